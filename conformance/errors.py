@@ -92,7 +92,7 @@ def _folded(name: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 12) -> str:
     """A hint: the nearest of `known`, else the first `limit` of them, else nothing."""
-    names = list(dict.fromkeys(known))
+    names = list(dict.fromkeys(map(str, known)))  # members of a StrEnum, too
     if best := nearest(name, names):
         return f"did you mean {best!r}?"
     if not names:

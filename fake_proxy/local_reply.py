@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 from ext_proc.headers import is_grpc
 from ext_proc.messages import HeaderMutation
@@ -13,6 +14,8 @@ from fake_proxy.header_map import RESPONSE, get, put, remove
 from fake_proxy.mutations import HeaderRules, apply_headers
 
 _GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
+_NOT_PLAIN = re.compile(rb"[^ -$&-~]")
+"""Bytes that are percent-encoded in `grpc-message`."""
 _BLANKS = str.maketrans(dict.fromkeys(" \t\n\v\f\r", "_"))
 
 
@@ -35,7 +38,8 @@ def local_reply(
     `mutation` changes the headers, but for the status and the framing; where it can't be applied the rest of it is left
     out, and the reply stays.
 
-    A gRPC client gets status 200 and its error in `grpc-status` (default: derived from `status`), without a body.
+    A gRPC client gets status 200 and its error in `grpc-status` (that of `mutation`, else `grpc_status`, else derived
+    from `status`), without a body.
     """
     headers: HeaderList = [(b":status", b"%d" % status)]
     if mutation is not None:
@@ -47,9 +51,11 @@ def local_reply(
         code = _GRPC_STATUS.get(status, 2) if grpc_status is None else grpc_status
         put(headers, b":status", b"200")
         put(headers, b"content-type", b"application/grpc")
-        put(headers, b"grpc-status", b"%d" % code)
+        if not get(headers, b"grpc-status"):
+            put(headers, b"grpc-status", b"%d" % code)
         if body:
-            put(headers, b"grpc-message", body.replace(b"\r", b" ").replace(b"\n", b" "))
+            put(headers, b"grpc-message", _NOT_PLAIN.sub(lambda found: b"%%%02X" % found[0][0], body))
+        remove(headers, b"content-length")
         return headers, b""
     if not body:
         remove(headers, b"content-length")

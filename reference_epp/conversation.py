@@ -44,6 +44,7 @@ LOG = logging.getLogger(__name__)
 
 BAD_REQUEST = 400
 CONTENT_TOO_LARGE = 413
+UNSUPPORTED_MEDIA_TYPE = 415
 
 RETRY_AFTER = b"1"
 """Seconds after which a client may try again: a pool, or its load, has changed by then."""

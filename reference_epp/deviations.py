@@ -16,6 +16,7 @@ ALL = ("0.2.0", "0.3.0", "0.4.0", "1.0.0", "next")
 WITH_SUBSET = ALL[1:]
 WITH_LISTS = ALL[2:]
 WITH_MODELS = ("0.3.0", "0.4.0")
+WITHOUT_MODELS = ("0.2.0", "1.0.0", "next")
 WITH_SERVED = ("1.0.0", "next")
 NEXT = ("next",)
 

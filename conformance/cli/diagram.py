@@ -1,4 +1,4 @@
-"""`report show --format svg|mermaid`: one conversation of a report as a picture."""
+"""One conversation of a report: `report show --scenario`, and with `--format svg|mermaid` as a picture."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from conformance.errors import UnknownNameError, UsageError
 if TYPE_CHECKING:
     from conformance.report.document.model import Report
     from conformance.report.document.rows import ScenarioRow
+    from conformance.report.render.transcript import Line
 
 LINES = 60
 
@@ -19,21 +20,28 @@ def diagram(report: Report, evidence: Path | None, scenario: str | None, *, merm
 
     Raises `UsageError` if there is no such conversation in the evidence.
     """
-    from conformance.evidence.store import episodes
     from conformance.report.render.sequence import mermaid as as_mermaid
     from conformance.report.render.sequence import svg
+
+    lines = conversation(evidence, *(_first_failure(report) if scenario is None else named(report, scenario)))
+    return as_mermaid(lines) if mermaid else svg(lines) + "\n"
+
+
+def conversation(
+    evidence: Path | None, row: ScenarioRow, exchange: str | None, mark: int | None, *, limit: int = LINES
+) -> tuple[Line, ...]:
+    """What was said in a scenario's exchange. Raises `UsageError` if the evidence does not have it."""
+    from conformance.evidence.store import episodes
     from conformance.report.render.transcript import transcript
 
-    row, exchange, mark = _first_failure(report) if scenario is None else _named(report, scenario)
     if evidence is None:
-        raise UsageError("there is no evidence beside this report", hint="pictures are drawn from evidence.ndjson.gz")
+        raise UsageError("there is no evidence beside this report", hint="conversations are in evidence.ndjson.gz")
     if row.evidence is None:
         raise UsageError(f"{row.id} was not run: {row.reason}")
     found = dict(episodes(evidence, {row.evidence.sha256}))
     if row.evidence.sha256 not in found:
         raise UsageError(f"{evidence} does not have the conversation of {row.id}", hint="`report verify` says more")
-    lines = transcript(found[row.evidence.sha256], exchange, mark, limit=LINES)
-    return as_mermaid(lines) if mermaid else svg(lines) + "\n"
+    return transcript(found[row.evidence.sha256], exchange, mark, limit=limit)
 
 
 def _first_failure(report: Report) -> tuple[ScenarioRow, str | None, int | None]:
@@ -46,7 +54,8 @@ def _first_failure(report: Report) -> tuple[ScenarioRow, str | None, int | None]
     raise UsageError("nothing failed in this report", hint="name a scenario: --scenario ID")
 
 
-def _named(report: Report, scenario: str) -> tuple[ScenarioRow, str | None, int | None]:
+def named(report: Report, scenario: str) -> tuple[ScenarioRow, str | None, int | None]:
+    """The result of `scenario`, one with a finding first; the exchange and the entry that it is about."""
     rows = [row for row in report.results if scenario in (row.id, row.scenario)]
     if not rows:
         raise UnknownNameError("scenario", scenario, [row.id for row in report.results])

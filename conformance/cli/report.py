@@ -58,14 +58,13 @@ def show(
         ShownAs, typer.Option("--format", help="svg, mermaid: the first failure's conversation as a sequence diagram.")
     ] = ShownAs.TEXT,
     scenario: Annotated[
-        str | None, typer.Option("--scenario", metavar="ID", help="Draw the conversation of this scenario.")
+        str | None, typer.Option("--scenario", metavar="ID", help="Only this scenario, passed or failed.")
     ] = None,
     no_color: options.NoColor = False,
 ) -> None:
     """Show the failures of a report, and its summary; or one conversation as a picture, for an issue."""
     from conformance.cli.console import without_colour
-    from conformance.cli.show import BLOCKS, show_failures, show_summary
-    from conformance.errors import UsageError
+    from conformance.cli.show import BLOCKS, show_failures, show_scenario, show_summary
     from conformance.verdict import Verdict
 
     if no_color:
@@ -77,7 +76,8 @@ def show(
         typer.echo(diagram(found, found.evidence_beside(path), scenario, mermaid=form is ShownAs.MERMAID), nl=False)
         return
     if scenario is not None:
-        raise UsageError("--scenario is for a picture", hint="add --format svg or --format mermaid")
+        show_scenario(found, found.evidence_beside(path), scenario, whole=whole)
+        return
     verdicts = [Verdict.FAIL, Verdict.ERROR]
     if unsettled:
         verdicts += [Verdict.INCONCLUSIVE, Verdict.SKIPPED]

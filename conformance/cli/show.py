@@ -45,11 +45,13 @@ def show_failures(
     verdicts: tuple[Verdict, ...] = (Verdict.FAIL, Verdict.ERROR),
     blocks: int = BLOCKS,
     whole: bool = False,
+    scenario: str = "",
 ) -> None:
     """Print the requirements with one of `verdicts`: the first in full with the conversation, then one line each.
 
     Those that most likely only follow from another are named under it, unless more than `BLOCKS` are shown in full.
-    With `whole`, conversations are not cut to what fits on a screen.
+    With `whole`, conversations are not cut to what fits on a screen. `scenario` is the one that the report was
+    narrowed to, for the command that shows the rest.
     """
     from conformance.report.document.failures import Defect, concerns, defects, waived_text, waiver_of_requirement
     from conformance.report.render.marks import STYLE, WORD
@@ -62,6 +64,8 @@ def show_failures(
     found = [one.cause for one in grouped]
     console = out()
     command = f"epp-conformance report show {shlex.quote(str(evidence.parent))}" if evidence is not None else ""
+    if command and scenario:
+        command += f" --scenario {shlex.quote(scenario)}"
     episodes = _episodes(found[:blocks], evidence)
     for number, one in enumerate(found[:blocks]):
         first = one.occurrences[0]
@@ -98,6 +102,25 @@ def show_failures(
         if command:
             console.print(f"each in full: {command} --all", style="dim")
         console.print()
+
+
+def show_scenario(report: Report, evidence: Path | None, scenario: str, *, whole: bool) -> None:
+    """Print every failure of `scenario` in full; its conversation alone if there is none."""
+    from conformance.cli.diagram import conversation, named
+    from conformance.report.document.failures import concerns
+    from conformance.report.render.safe import safe
+    from conformance.report.render.text import conversation_text
+
+    row, exchange, mark = named(safe(report), scenario)
+    own = tuple(one for one in report.results if scenario in (one.id, one.scenario))
+    only = report.model_copy(update={"results": own})
+    verdicts = (Verdict.FAIL, Verdict.ERROR)
+    if any(one.occurrences for one in concerns(only, verdicts)):
+        show_failures(only, evidence, verdicts=verdicts, blocks=10_000, whole=whole, scenario=scenario)
+        return
+    limit = sys.maxsize if whole else LINES
+    lines = conversation(evidence, row, exchange, mark, limit=limit)
+    out().print(conversation_text(row, lines, width=width_of(out()), whole=whole))
 
 
 def show_warnings(report: Report) -> None:

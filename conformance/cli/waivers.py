@@ -45,6 +45,7 @@ def check(
 ) -> None:
     """Check a waiver file without running anything: its form, its patterns, its dates."""
     from conformance.report.document.waivers import load_waivers
+    from conformance.report.render.marks import plural
     from conformance.requirements.catalogue import Catalogue
     from conformance.scenario.loader import load
 
@@ -55,5 +56,5 @@ def check(
     expired = [waiver for waiver in found if waiver.expires < today]
     for waiver in expired:
         typer.echo(f"{waiver.pattern}: expired on {waiver.expires}")
-    typer.echo(f"{len(found)} waivers, {len(expired) or 'none'} expired")
+    typer.echo(f"{plural(len(found), 'waiver')}, {len(expired) or 'none'} expired")
     raise typer.Exit(1 if expired else 0)

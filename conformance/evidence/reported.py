@@ -61,7 +61,7 @@ ATTRIBUTES: Mapping[str, Attribute] = {
     "prompt": _own("prompt", "usage.prompt_tokens"),
     "completion": _own("completion", "usage.completion_tokens"),
     "total": _own("total", "usage.total_tokens"),
-    "elsewhere": Attribute(name="x-total", namespace="epp-conformance", expression="usage.total_tokens"),
+    "elsewhere": Attribute(name="Total_Tokens", namespace="EPP.conformance", expression="usage.total_tokens"),
     "quotient": _own("quotient", "usage.prompt_tokens / usage.completion_tokens"),
     "difference": _own("difference", "usage.completion_tokens - usage.prompt_tokens"),
     "text": _own("text", 'dyn("text")'),
@@ -71,7 +71,8 @@ ATTRIBUTES: Mapping[str, Attribute] = {
     "if-number": _own("if-number", "usage.total_tokens", "usage.prompt_tokens"),
     "if-missing": _own("if-missing", "usage.total_tokens", "usage.missing > usage.prompt_tokens"),
 }
-"""What the suite configures, by the names that scenarios use. The first is the example of the document."""
+"""What the suite configures, by the names that scenarios use. The first is the example of the document. `elsewhere` has
+capitals: keys of metadata are no names of headers."""
 
 
 def configured(given: Sequence[Attribute]) -> Mapping[str, Attribute]:

@@ -20,13 +20,14 @@ from conformance.judges.due_answer import NOTHING, DueAnswer, due_answer
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.reading.conversation import Conversation
-from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
+from conformance.reading.decoded_message import REQUEST_AT_FAULT, STREAMED_REPLY, DecodedMessage
 from conformance.reading.destination import Destination, sent_headers, values_of
 from conformance.reading.endpoints import parse_list
-from conformance.reading.inference_request import is_inference, is_json, is_malformed, is_ordinary
+from conformance.reading.inference_request import is_inference, is_json, is_malformed, is_ordinary, may_become_ordinary
 from conformance.reading.request_metadata import UNSET, ServedReport, SubsetHint, served_report, subset_hint
 from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
+from ext_proc.headers import is_grpc
 from ext_proc.protocol import READINESS
 
 
@@ -135,11 +136,29 @@ class ExchangeView:
         return int(message.response.immediate_response.status.code)
 
     @property
+    def family(self) -> int:
+        """The first digit of that status, 4 where the request is at fault. A client of gRPC gets 200 whatever the
+        status, so to that the gRPC status beside 200 refuses as well."""
+        messages = self.conversation.messages if self.code == 200 else ()
+        replies = (one for one in messages if one is self.stream.immediate or one.what == STREAMED_REPLY)
+        status = next(filter(None, (one.grpc_status for one in replies)), 0)
+        if status and is_grpc(self.request_header("content-type")):
+            return 4 if status in REQUEST_AT_FAULT else 5
+        return self.code // 100
+
+    @property
     def refused(self) -> int:
         """The code of the ImmediateResponse by which the request was answered, or an endpoint taken back before there
         was a response (ENV-15); 0 if there is none."""
         taken_back = self.answer is AnswerKind.ENDPOINT and self.stream.response.headers is None
         return self.code if taken_back or self.answer is AnswerKind.IMMEDIATE else 0
+
+    @property
+    def ended_in_error(self) -> bool:
+        """Whether the stream ended in a gRPC error instead of an answer: with a status, or reset, for which gRPC has a
+        status by each HTTP/2 code."""
+        stop = self.stream.stop
+        return self.answer is AnswerKind.ENDED and stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET)
 
     @property
     def decided(self) -> DecodedMessage | None:
@@ -214,7 +233,7 @@ class ExchangeView:
     @cached_property
     def request_body(self) -> bytes | None:
         """The request body as far as it was sent to the EPP; None if some of it was not kept."""
-        bodies = self.stream.request.bodies
+        bodies = self.stream.request.due_bodies
         return None if any(message.partial for message in bodies) else b"".join(message.body for message in bodies)
 
     @cached_property
@@ -235,11 +254,25 @@ class ExchangeView:
     @property
     def incomprehensible(self) -> bool:
         """Whether an EPP may fail to understand the request (AMB-08): its path or body is odd, it does not say that the
-        body is JSON, or a POST has none."""
+        body is JSON, or a POST has none. The beginning of a body that may become ordinary is no reason to."""
         empty = self.shape is Shape.BODYLESS and self.request_header(":method") == b"POST"
-        odd = self.shape in (Shape.ODD, Shape.UNSEEN)
+        odd = self.shape is Shape.ODD or (self.shape is Shape.UNSEEN and not self._begins_well)
         untyped = not self.bodyless and not is_json(self.request_header("content-type") or b"")
         return empty or odd or untyped or is_malformed(self.request_header(":path") or b"")
+
+    @property
+    def misread(self) -> bool:
+        """The same of what it was shown, where it does not complain of headers: none of a body is no reason to."""
+        if self.cut_short and self.request_body == b"" and self.announced != 0:
+            return is_malformed(self.request_header(":path") or b"")
+        return self.incomprehensible
+
+    @cached_property
+    def _begins_well(self) -> bool:
+        """Whether what was shown of a body may be the beginning of an ordinary one, or all of it."""
+        body, path = self.request_body if self.cut_short else None, self.request_header(":path") or b""
+        whole = self.announced is not None and len(body or b"") >= self.announced
+        return bool(body) and (is_ordinary if whole else may_become_ordinary)(path, body or b"")
 
     @property
     def announced(self) -> int | None:
@@ -249,11 +282,11 @@ class ExchangeView:
 
     @property
     def cut_short(self) -> bool:
-        """Whether the stream has only the beginning of an inference request whose length is announced: how much of the
-        rest the EPP was sent before its answer came is a matter of time."""
-        request, path = self.stream.request, self.request_header(":path") or b""
-        some = self.shape is Shape.UNSEEN and not request.whole and self.announced is not None
-        return some and is_inference(path) and is_json(self.request_header("content-type") or b"")
+        """Whether the stream has only the beginning of an inference request in JSON: how much of the rest the EPP was
+        sent before its answer came is a matter of time."""
+        if self.shape is not Shape.UNSEEN or self.stream.request.whole or self.request_header("content-encoding"):
+            return False
+        return is_inference(self.request_header(":path") or b"") and is_json(self.request_header("content-type") or b"")
 
     @cached_property
     def served(self) -> ServedReport | None:

@@ -8,7 +8,7 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Literal
 
 from conformance.evidence.episode import GaugesShown, PoolState
@@ -45,6 +45,7 @@ class PoolWatcher:
             case PoolState(phase="asked", pods=pods):
                 there = {pod.name for pod in pods}  # of those that are gone nothing is kept, however long the load is
                 self._loads = {name: load for name, load in self._loads.items() if name in there}
+                self._blind(moments, there)
                 moments.asked(State(pods, dict(self._loads)), self._now())
             case PoolState(phase="delivered"):
                 moments.delivered(self._now())
@@ -55,6 +56,13 @@ class PoolWatcher:
                 self._loads[pod] = load
                 if moments.observed:
                     self._show(moments)
+
+    def _blind(self, moments: Moments, there: Set[str]) -> None:
+        """Who joins while no pod can be read can't be read either; the log says so only when the target has been told
+        of it."""
+        stay = {pod.name for pod in moments.current.pods} & there if moments.observed else set()
+        if stay and all(self._loads.get(name, IDLE).unread for name in stay):
+            self._loads |= {name: ShownLoad(idle=True, unread=True) for name in there - stay}
 
     def _show(self, moments: Moments) -> None:
         """What pods show has changed. Those that change one after the other do so at once for an exchange: a state for

@@ -62,9 +62,14 @@ class Examples:
             for event in map(self._redactor.event, exchange.learner.events)
         ]
         learner = exchange.learner
-        took = exchange.shape.service_time
         seen = episode(
-            events, exchange.window, learner.mentions, service_time=took, name=name, trouble=exchange.trouble
+            events,
+            exchange.window,
+            learner.mentions,
+            service_time=exchange.shape.service_time,
+            silent=learner.silent,
+            name=name,
+            trouble=exchange.trouble,
         )
         seen = self._redactor.across(seen)
         context = learner.context(name)

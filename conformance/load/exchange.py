@@ -82,6 +82,7 @@ class LiveExchange:
         "_stream",
         "_traffic",
         "_transport",
+        "answered",
         "decided",
         "finished",
         "given_up",
@@ -110,6 +111,8 @@ class LiveExchange:
         """When its stream was opened, or there was no connection for it; infinite: it waits for a stream."""
         self.progress = math.inf
         """When something last happened since."""
+        self.answered = math.inf
+        """When the target last brought it forward since; the model server's time is taken off."""
         self.decided = 0.0
         """When its request had an endpoint or an error; 0: not yet."""
         self.responded = 0.0
@@ -149,7 +152,7 @@ class LiveExchange:
         self._transport = transport
         self.tries += 1
         self.started = min(self.started, now)
-        self.progress = now
+        self.progress = self.answered = now
         node = self._node = self._traffic.memory.root(self.shape)
         if node.sends:
             self._stream = transport.open(self._traffic.headers, self)
@@ -267,12 +270,13 @@ class LiveExchange:
         elif endless or now - since >= deadline:
             self._traffic.expired(self, since)
             self.given_up = 0.0 if self.trouble else now
-            self.step(DueStep("deadline", deadline))
+            self.step(DueStep("deadline", deadline, min(int((now - self.answered) / deadline * 10), 10) / 10))
 
     def upstream(self, number: int) -> None:
         """The model server's time for an attempt is over."""
         if not self.finished and self._state.upstream == number:
             self.served += self._state.upstream_in
+            self.answered += self._state.upstream_in
             self.step(DueStep("upstream"))
 
     @property
@@ -298,6 +302,8 @@ class LiveExchange:
         now = self.progress = self._traffic.now()
         transport, stream, was = self._transport, self._stream, self._state
         self._state = turn
+        if turn.forward:
+            self.answered = now
         if turn.sends and transport is not None:
             if node is None:
                 for send in turn.sends:

@@ -7,10 +7,11 @@ verdicts, whatever else became of the pool.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Protobuf
@@ -20,12 +21,16 @@ from conformance.judges import Rules, judge
 from conformance.load.moments import Window
 from conformance.load.steps import EXCHANGE
 from conformance.reading.endpoints import parse, read_leniently
-from conformance.verdict import UNJUDGED, Finding, Verdict
+from conformance.reading.stream_state import AWAITED_ANSWER
+from conformance.verdict import ACCUSING, UNJUDGED, Finding, Verdict
 from ext_proc.messages import ProcessingResponse
 from ext_proc.record import Author, Entry, Event, Message, UpstreamRequest, Wait
 
-TELLING = (Verdict.FAIL, Verdict.WARN, *UNJUDGED)
+TELLING = (*ACCUSING, *UNJUDGED)
 """Findings that are shown; of the others there is only a count."""
+
+Counts: TypeAlias = tuple[tuple[str, Verdict], ...]
+"""Requirement and verdict of every finding, sorted."""
 
 _PORT = re.compile(rb":[0-9]{1,5}(?![0-9])")
 _ADDRESS = re.compile(rb"[0-9A-Fa-f.:\[\]]+\Z")
@@ -37,7 +42,7 @@ _LONGEST = 48
 class Judgement:
     """What the judges said of one exchange: requirement and verdict of every finding, and the telling ones in full."""
 
-    counts: tuple[tuple[str, Verdict], ...]
+    counts: Counts
     telling: tuple[Finding, ...] = ()
 
     @classmethod
@@ -45,7 +50,7 @@ class Judgement:
         """What `findings` come to."""
         found = tuple(findings)
         return cls(
-            counts=tuple(sorted((one.requirement, one.verdict) for one in found)),
+            counts=_one_of(tuple(sorted((one.requirement, one.verdict) for one in found))),
             telling=tuple(one for one in found if one.verdict in TELLING),
         )
 
@@ -58,6 +63,12 @@ class Judgement:
     def undecided(self) -> bool:
         """Whether it did not fail and can't be said to conform: something of it was inconclusive or an error."""
         return not self.failed and any(one.verdict in UNJUDGED for one in self.telling)
+
+
+@functools.lru_cache(maxsize=1024)
+def _one_of(counts: Counts) -> Counts:
+    """Equal counts as one object: those of thousands of remembered verdicts are few, and some 3 kB each."""
+    return counts
 
 
 class Bench:
@@ -92,14 +103,16 @@ def episode(
     mentions: Sequence[str],
     *,
     service_time: float = 0.0,
+    silent: float = 1.0,
     name: str = EXCHANGE,
     trouble: str = "",
 ) -> Episode:
     """The episode of one exchange: what the pool may have been, then what happened.
 
     `window`: None if the pool was not observed. `mentions`: the endpoints that the exchange names (`mentioned`).
-    `service_time`: seconds that each attempt took to answer. `trouble`: what the harness could not do meanwhile; then
-    nothing is held against the target.
+    `service_time`: seconds that each attempt took to answer. `silent`: the part of its deadline in which the target
+    gave no answer (`DueStep`). `trouble`: what the harness could not do meanwhile; then nothing is held against the
+    target.
     """
     before: list[Event] = []
     if window is not None:
@@ -114,7 +127,8 @@ def episode(
     entries, passed = [], 0
     for seq, event in enumerate(log, 1):
         if isinstance(event, Wait) and event.outcome == "expired":
-            passed += round(event.seconds * 1e9)  # a record without a clock: no time passes but that of waits
+            share = silent if event.what.startswith(AWAITED_ANSWER) else 1.0
+            passed += round(share * event.seconds * 1e9)  # a record without a clock: no time passes but that of waits
         entries.append(Entry(seq, passed, event))
         if isinstance(event, UpstreamRequest):
             passed += round(service_time * 1e9)

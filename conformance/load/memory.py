@@ -218,7 +218,7 @@ class Learner:
         memory, bench, context = self._memory, self._memory.bench, self.context()
         took = self._shape.service_time
         memory.counts.judged += 1
-        seen = episode(self.events, window, self.mentions, service_time=took, trouble=trouble)
+        seen = episode(self.events, window, self.mentions, service_time=took, silent=self.silent, trouble=trouble)
         judgement = bench.judge(seen, context)
         node = self.node
         if node is None or trouble:
@@ -226,7 +226,7 @@ class Learner:
         masked = self._masked.events
         if node.mentions is None:
             node.mentions = mentioned(masked, self._shape.subset)
-        seen = episode(masked, window, node.mentions, service_time=took)
+        seen = episode(masked, window, node.mentions, service_time=took, silent=self.silent)
         if bench.judge(seen, context).counts != judgement.counts:
             self._leave()
             return judgement
@@ -248,6 +248,11 @@ class Learner:
     def events(self) -> Sequence[Event]:
         """The record of the exchange, with its own id."""
         return self._exact.events
+
+    @property
+    def silent(self) -> float:
+        """The part of its deadline in which no answer came (`DueStep`)."""
+        return self._exact.silent
 
     def _leave(self) -> None:
         self.node = None

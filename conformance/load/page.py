@@ -29,7 +29,7 @@ def html(document: Plain, result: str) -> str:
     rows = _rows(made)
     style = asset("page.css") + asset("load.css")
     implementation = made["implementation"]
-    name = " ".join(filter(None, (implementation.get("name"), implementation.get("version"))))
+    name = " ".join(filter(None, (implementation.get("project"), implementation.get("version"))))
     course = made["figures"]["course"]
     return template("load.html.j2").render(
         made=made,

@@ -13,6 +13,8 @@ from typing import Literal
 from conformance.load.model_server import ModelServer
 from conformance.load.shape import RequestShape
 from conformance.load.steps import EXCHANGE, STREAM, DueStep, Ended, NotAMessage, Step, Turn
+from conformance.reading.decoded_message import decode
+from conformance.reading.stream_direction import brings_forward
 from ext_proc import grpc
 from ext_proc.record import (
     DRAINING,
@@ -20,6 +22,7 @@ from ext_proc.record import (
     Author,
     ClientAborted,
     ClientResponse,
+    Entry,
     Event,
     ExchangeOpened,
     HalfClosed,
@@ -73,7 +76,9 @@ class Rehearsal:
         self._server = ModelServer(shape, own, self._machine, weakref.proxy(self))
         self._decided = False
         self._abort_due: AbortPoint | None = None
-        self._aborted = self._expired = False
+        self._aborted = self._expired = self._forward = False
+        self.silent = 1.0
+        """See `DueStep`."""
 
     def __del__(self) -> None:
         self._machine.dissolve()
@@ -113,9 +118,11 @@ class Rehearsal:
 
     def step(self, step: Step) -> Turn:
         """Something happens."""
+        self._forward = False
         match step:
             case bytes():
-                self.emit(Message(exchange=EXCHANGE, stream=STREAM, author=Author.EPP, raw=step))
+                self.emit(message := Message(exchange=EXCHANGE, stream=STREAM, author=Author.EPP, raw=step))
+                self._forward = brings_forward(decode(Entry(0, 0, message), message))
                 if not self._ended:
                     self.feed(self._machine.epp_message(step))
             case NotAMessage(raw, reason):
@@ -127,7 +134,8 @@ class Rehearsal:
             case DueStep("upstream"):
                 self._server.waiting = False
                 self._server.answer()
-            case DueStep("deadline", seconds):
+            case DueStep("deadline", seconds, silent):
+                self.silent = silent
                 self._deadline(seconds)
             case DueStep(_):
                 if not self._ended:
@@ -153,6 +161,7 @@ class Rehearsal:
             upstream=self._server.wait,
             upstream_in=self._shape.service_time if self._server.waiting else 0.0,
             quiet=self._quiet if leaving else 0.0,
+            forward=self._forward,
         )
 
     def emit(self, event: Event) -> None:

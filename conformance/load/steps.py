@@ -30,10 +30,12 @@ class NotAMessage(NamedTuple):
 
 class DueStep(NamedTuple):
     """A wait is over: the model server's (`upstream`), that for what is due from the EPP (`deadline`, after `seconds`),
-    or that for the end of the stream (`ending`)."""
+    or that for the end of the stream (`ending`). `silent`: the part of those seconds in which no answer came, in
+    tenths; less than 1 where the target still answered and only the exchange as a whole took too long."""
 
     what: Literal["upstream", "deadline", "ending"]
     seconds: float = 0.0
+    silent: float = 1.0
 
 
 Step: TypeAlias = bytes | Ended | NotAMessage | DueStep
@@ -48,7 +50,7 @@ class Turn:
     this order if both. `finished`: nothing is awaited any more. `decided`: the request has an endpoint or an error.
     `responding`: the client has got its first byte. `upstream`: the number of the model server's wait that runs, 0 if
     none; `upstream_in` its seconds. `quiet`: seconds without anything from the EPP until `DueStep("ending")`; 0: it
-    does not run. `size`: bytes of `sends` together.
+    does not run. `forward`: an answer of the EPP brought it forward. `size`: bytes of `sends` together.
     """
 
     sends: tuple[bytes, ...]
@@ -59,6 +61,7 @@ class Turn:
     upstream: int
     upstream_in: float
     quiet: float
+    forward: bool = False
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

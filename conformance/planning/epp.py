@@ -144,7 +144,7 @@ class EppTraits:
         if ports > 1 and not self.claims.several_ports:
             return Obstacle(verdict=not_applicable, reason="the profile says that its pools have one port only")
         if self.discovery != "kubernetes":
-            if "kubernetes" in scenario.needs or any(step.kubernetes for step in scenario.steps):
+            if "kubernetes" in scenario.needs or any(step.kubernetes or step.models for step in scenario.steps):
                 reason = "only meaningful for a target that watches the Kubernetes API"
                 return Obstacle(verdict=not_applicable, reason=reason)
             if any(_only_in_kubernetes(pod) for pod in pods):

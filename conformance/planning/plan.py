@@ -243,7 +243,7 @@ def _versions(instance: Instance, catalogue: Catalogue) -> set[str]:
 
 
 def _changes(step: Step) -> bool:
-    return bool(step.pool or step.gauges or step.kubernetes or step.restart)
+    return bool(step.pool or step.gauges or step.kubernetes or step.models or step.restart)
 
 
 def _order(batch: Batch) -> tuple[float, ...]:

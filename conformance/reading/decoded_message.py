@@ -41,6 +41,10 @@ _NOWHERE: tuple[str | None, str | None] = (None, None)
 STREAMED_REPLY = "streamed_immediate_response"
 """The member of the oneof by which an EPP answers itself in several messages."""
 
+REQUEST_AT_FAULT = (3, 5, 6, 7, 9, 11, 12, 16)
+"""The gRPC statuses that say that the request is at fault: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS,
+PERMISSION_DENIED, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED, UNAUTHENTICATED."""
+
 HeaderList = list[tuple[str, bytes]]
 """Names in lower case, in order. Never changed in place."""
 
@@ -99,6 +103,17 @@ class DecodedMessage(NamedTuple):
         reply = self.response.streamed_immediate_response
         ends = reply.headers_response.end_of_stream or reply.body_response.end_of_stream
         return ends or self.reply_part == "trailers_response"
+
+    @property
+    def grpc_status(self) -> int | None:
+        """Of an ImmediateResponse, streamed or not: the gRPC status with which a client of gRPC gets it; None where it
+        is left to the data plane. Envoy 1.40 takes a header first."""
+        headers = self.header_mutation.set_headers if self.header_mutation is not None else ()
+        said = [one.header.raw_value for one in headers if one.header.key.lower() == "grpc-status"]
+        if self.response is None or (said and said[-1]):
+            return int(said[-1]) if said and len(said[-1]) < 4 and said[-1].isdigit() else None
+        immediate = self.response.immediate_response
+        return int(immediate.grpc_status.status) if immediate.HasField("grpc_status") else None
 
     @property
     def only_timeout(self) -> bool:

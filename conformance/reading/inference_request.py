@@ -42,6 +42,42 @@ def is_ordinary(path: bytes, body: bytes) -> bool:
     One that RFC 8259 lets a reader of JSON refuse is not: a name that is there twice (section 4), a number that no
     double holds (6), half a surrogate pair (8.2), or very deep nesting (9).
     """
+    content = _read(body)
+    return isinstance(content, dict) and _is_request(path, content)
+
+
+def may_become_ordinary(path: bytes, body: bytes) -> bool:
+    """Whether `body` may be the beginning of such a request, so that nothing of it is a reason to refuse it; False also
+    where that can't be told, as of half a number."""
+    if _read(body) is not None:
+        return is_ordinary(path, body)
+    opened: list[bytes] = []
+    text = b""
+    for found in _STRUCTURE.finditer(body):
+        match found[0][:1]:
+            case b'"':
+                text = b"" if found[1] else b'"'
+            case b"{":
+                opened.append(b"}")
+            case b"[":
+                opened.append(b"]")
+            case _ if opened:
+                opened.pop()
+    rest = b"".join(reversed(opened))
+    whole = (_read(body + text + more + rest) for more in (b"", b"null", b":null", b'"":null'))
+    content = next((one for one in whole if one is not None), None)
+    return isinstance(content, dict) and _is_request(path, {"model": "m", **_EITHER, **content})
+
+
+_STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(")?|[][{}]', re.DOTALL)
+"""A text, with its end or without, or a bracket."""
+
+_EITHER: dict[str, Any] = {"prompt": "p", "messages": [{}]}
+"""What is to come of the one kind or the other."""
+
+
+def _read(body: bytes) -> Any:
+    """What `body` is as JSON; None if it is none, or one that a reader may refuse."""
     try:
         content: Any = json.loads(
             body.decode(), parse_constant=not_json, parse_int=_number, parse_float=_number, object_pairs_hook=_members
@@ -49,10 +85,12 @@ def is_ordinary(path: bytes, body: bytes) -> bool:
         if _SURROGATE.search(body):
             json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        return False
-    if body.count(b"[") + body.count(b"{") > DEEP and _is_deep(content):
-        return False
-    if not is_inference(path) or not isinstance(content, dict):
+        return None
+    return None if body.count(b"[") + body.count(b"{") > DEEP and _is_deep(content) else content
+
+
+def _is_request(path: bytes, content: dict[str, Any]) -> bool:
+    if not is_inference(path):
         return False
     if not isinstance(content.get("model"), str) or not content["model"]:
         return False

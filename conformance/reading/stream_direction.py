@@ -36,6 +36,13 @@ class StreamDirection:
         return self.mode == DUPLEX
 
     @property
+    def due_bodies(self) -> list[DecodedMessage]:
+        """The messages of the body, to its end. What follows that in full duplex is the data plane's mistake: there are
+        Envoys that send the last piece twice (envoyproxy/envoy#46237)."""
+        end = self.end if self.duplex else None
+        return [one for one in self.bodies if end is None or one.seq <= end.seq]
+
+    @property
     def header_only(self) -> bool:
         """Whether the headers were all there is."""
         return self.end is not None and self.end is self.headers
@@ -113,9 +120,10 @@ def streams_end(message: DecodedMessage) -> bool:
     return common is not None and common.body_mutation.streamed_response.end_of_stream
 
 
-def empty_chunk(message: DecodedMessage) -> bool:
-    """Whether an answer to a body is a chunk of full duplex without any bytes: it brings nothing forward."""
+def brings_forward(message: DecodedMessage) -> bool:
+    """Whether the EPP brings the exchange forward with a message: not if that only asks for more time, or is an answer
+    to a body that is a chunk of full duplex without any bytes."""
     common = message.common
     if common is None or message.partial or common.body_mutation.WhichOneof("mutation") != "streamed_response":
-        return False
-    return not common.body_mutation.streamed_response.body
+        return not message.only_timeout
+    return bool(common.body_mutation.streamed_response.body)

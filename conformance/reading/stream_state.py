@@ -104,7 +104,9 @@ def follow(conversation: Conversation, *, behind: bool = False) -> StreamState:
         foreign=conversation.opened is None,
     )
     if conversation.stream is None:
-        if conversation.refused:
+        if conversation.aborted is not None:  # maybe before the stream was opened again
+            stream.stop = StreamStop(kind=StopKind.CANCELLED, entry=None, what="the client went away")
+        elif conversation.refused:
             stream.stop = StreamStop(kind=StopKind.REFUSED, entry=None, what=f"refused {conversation.refused} times")
         return stream
     message = iter(conversation.messages)

@@ -7,6 +7,7 @@ to blame. What befalls it only with several in flight is run so once more, and s
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,7 +76,11 @@ class BatchRunner:
             suspects = await self._suspects(done)
             for one in done:
                 if one.work.id not in suspects:
-                    yield judge_done(one, self._catalogue, self._reproduce)
+                    judged = self._judged(one)
+                    if self._early(judged):
+                        suspects.add(one.work.id)
+                    else:
+                        yield judged
             again = [one.work for one in done if one.work.id in suspects]
             if again:
                 befell = [one for one in done if one.work.id in suspects]
@@ -86,18 +91,19 @@ class BatchRunner:
         """Run one piece of work with nothing else in flight, on the pool as it is, or as it was made (`pool`)."""
         if self._runner.hangs >= HANGS:
             return _not_tried(work)
-        for left in reversed(range(TRIES)):
+        for tries in itertools.count(1):
             await self._alive()
             done = await self._execute(work)
             if _hung(done.episode) and not self._runner.crashed:
                 await self._unhang()
-            if not left or not _troubled(done.episode):
+            judged = self._judged(done)
+            if not self._early(judged) and (tries >= TRIES or not _troubled(done.episode)):
                 break
             self._runner.put_back(done.episode.entries)
             if pool is not None:
                 await self._runner.prepare(pool)
         await self._runner.check()
-        return judge_done(done, self._catalogue, self._reproduce)
+        return judged
 
     async def _together(self, waiting: list[Work]) -> list[WorkDone]:
         """Execute several at a time, taking them from `waiting`, until none is left or the target has died."""
@@ -136,7 +142,7 @@ class BatchRunner:
         if not shown and any(_befallen(one.episode) for one in befell):
             together = await self._blamed(again, batch, befell)
             if together is not None:
-                alone[together.work.id] = judge_done(together, self._catalogue, self._reproduce)
+                alone[together.work.id] = self._judged(together)
         for one in alone.values():
             yield one
 
@@ -182,6 +188,16 @@ class BatchRunner:
 
     async def _execute(self, work: Work) -> WorkDone:
         return await execute(self._runner, work, self._execution_type)
+
+    def _judged(self, done: WorkDone) -> JudgedResult:
+        return judge_done(done, self._catalogue, self._reproduce)
+
+    def _early(self, judged: JudgedResult) -> bool:
+        """Whether it is to be run again, as the target had not had its time. True once at most for a piece of work."""
+        result, episode, context = judged.result, judged.episode, judged.context
+        if episode is None or context is None:
+            return False
+        return self._runner.early(result.id, episode, context, result.findings)
 
 
 def _not_tried(work: Work) -> JudgedResult:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from conformance.errors import ConformanceError
 from conformance.evidence.episode import Context, Episode, Expectation, HarnessTrouble, Unmet
+from conformance.judges import judge
 from conformance.planning.plan import Work
+from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
 from conformance.run.defects import defect_since
 from conformance.run.engine import ENOUGH
@@ -21,6 +25,7 @@ from conformance.scenario import references
 from conformance.scenario.expect import Expect
 from conformance.scenario.schema import ClientRequest
 from conformance.scenario.seeded import source_of
+from conformance.verdict import ACCUSING, Finding
 from ext_proc.record import DRAINING, Entry, Wait
 
 Action = Callable[[Any, Expect | None], Awaitable[None]]
@@ -39,6 +44,9 @@ class WorkDone:
 
 class Execution(ABC):
     """One piece of work on a runner. What a role does in each step is in `actions`."""
+
+    doubtful_lateness: ClassVar[float] = math.inf
+    """Seconds. An accusation proves nothing if our own loop was late by more at a time."""
 
     def __init__(self, runner: TargetRunner, work: Work, capture: Capture) -> None:
         self._runner = runner
@@ -156,12 +164,25 @@ async def execute(
             capture.remark(Unmet(what=str(problem)))
         except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
             capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
-        late = execution.spoilt(runner.lag.worst(began))
-        if trouble := defect_since(began) or late or _unproven(runner, capture.episode()):
+        late = runner.lag.worst(began)
+        spoilt = defect_since(began) or execution.spoilt(late) or _unproven(runner, capture.episode())
+        if trouble := spoilt or _doubtful(execution, capture.episode(), late):
             capture.remark(HarnessTrouble(what=trouble))
         seconds = loop.time() - began
         episode = runner.redactor.across(capture.episode())
         return WorkDone(work=work, episode=episode, context=execution.context(), seconds=seconds)
+
+
+def _doubtful(execution: Execution, episode: Episode, late: float) -> str:
+    """Why it proves nothing that the target is accused; "" if it does, or is not. A judge that fails does so again when
+    the result is made."""
+    if late <= execution.doubtful_lateness:
+        return ""
+    findings: Sequence[Finding] = ()
+    with contextlib.suppress(Exception):
+        findings = judge(episode, execution.context(), Catalogue.load())
+    accused = ", ".join(sorted({one.requirement for one in findings if one.verdict in ACCUSING}))
+    return accused and f"the suite's own event loop was {late:.2f} s late: {accused} may seem broken for that"
 
 
 def _unproven(runner: TargetRunner, episode: Episode) -> str:

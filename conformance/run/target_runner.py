@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self
 
-from conformance.evidence.episode import ProcessExited, ProcessStarted
+from conformance.evidence.episode import Context, Episode, ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import Anomaly
 from conformance.planning.data_plane import DataPlaneChoice
@@ -19,6 +19,7 @@ from conformance.run.running_target import RunningTarget
 from conformance.run.scratch import ScratchFolder
 from conformance.scenario.pool import Pool
 from conformance.targets.gateway import AnyProfile
+from conformance.verdict import Finding
 from ext_proc.record import Entry, Recorder
 
 PARTING = 0.1
@@ -147,6 +148,11 @@ class TargetRunner(ABC):
         """After the last piece of work, as no other will have them: the ends of the target by itself since then."""
         await self.target.given_time_to_end(PARTING)
         return tuple(filter(is_end, self.take_unseen()))
+
+    def early(self, work: str, episode: Episode, context: Context, findings: Sequence[Finding]) -> bool:  # noqa: ARG002
+        """Whether what `findings` accuse the target of in a piece of work was seen before it had the time that it is
+        due. Then it is run again, with that time given. True once at most for each."""
+        return False
 
     async def check(self) -> None:  # noqa: B027
         """After a piece of work: raises `IncompleteError` if a target that is not ours can't be reached any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 KNOWN, UNKNOWN = "known", "unknown"
 
@@ -17,6 +18,13 @@ the beginning is half of the name, as `gpt-4` may well be served beside `gpt-4o`
 
 OF_ANOTHER_POOL, OF_ANOTHER_NAMESPACE = "of-another-pool", "of-another-namespace"
 """Models that InferenceModels name which reference another pool, or the one of that name in another namespace."""
+
+NamedBy = Literal["one", "updated", "two", "the-second", "another-pool", "none"]
+"""What names a model: one InferenceModel of the pool; that one with another criticality and other weights; two of them;
+the second of them alone; one that references another pool; nothing."""
+
+NAMED: frozenset[NamedBy] = frozenset({"one", "updated", "two", "the-second"})
+"""Of these, those by which it is a model of the pool."""
 
 NOT_SERVED = frozenset({UNKNOWN, *_NEARLY_KNOWN, OF_ANOTHER_POOL, OF_ANOTHER_NAMESPACE})
 """What scenarios call models that the target does not serve."""

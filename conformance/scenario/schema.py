@@ -20,7 +20,7 @@ from conformance.scenario.epp_script import EppScript
 from conformance.scenario.expect import Expect
 from conformance.scenario.header_fields import Base64, HeaderPairs
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
-from conformance.scenario.models import NOT_SERVED
+from conformance.scenario.models import NOT_SERVED, NamedBy
 from conformance.scenario.pool import KubernetesStep, Load, Name, Pool, PoolStep
 from conformance.scenario.unread_connection import UnreadConnectionStep
 from conformance.strict_yaml import FileModel
@@ -39,11 +39,18 @@ class BodySpec(FileModel):
     """A request body that is not the ordinary completion request. Give one of `json`, `text`, `base64`, `size`."""
 
     json_: Any = Field(None, alias="json", description="this JSON value")
-    fields: dict[str, Any] = Field(default={}, description="set these in the ordinary JSON body; null removes one")
+    fields: dict[str, Any] = Field(
+        default={}, description="set these in the ordinary JSON body; null removes the model or prompt"
+    )
     text: str | None = Field(None, description="these characters, UTF-8")
     base64: Base64 | None = Field(None, description="these bytes")
     size: int | None = Field(
         None, gt=0, le=MOST_BYTES, description="the ordinary JSON body, its prompt filled up to so many bytes"
+    )
+    written: Literal["spaced", "compact", "escaped", "indented"] = Field(
+        "spaced",
+        description="how JSON is written: in one line with blanks, or without any; all but ASCII escaped; in lines, "
+        "with a blank one before and after it",
     )
 
 
@@ -154,6 +161,7 @@ class Exchange(ClientRequest):
     omit_headers: tuple[Literal["content-type", "x-request-id"], ...] = Field((), description="usual headers left out")
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     models: tuple[str, ...] = Field((), description="models that the repeats take in turn, as in `model`")
+    unnamed: bool = Field(False, description="no InferenceModel of the pool names its model at that time")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
     hint_namespace: str | None = Field(None, description="the hint's metadata namespace; default: the profile's")
     hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of no one, before those of the subset")
@@ -184,7 +192,7 @@ class Exchange(ClientRequest):
         note: dict[str, Any] = {}
         if self.sheddable:
             note["sheddable"] = True
-        if self.model in NOT_SERVED:
+        if self.model in NOT_SERVED or self.unnamed:
             note["unknown_model"] = True
         if self.inject:
             note["inject"] = list(self.inject)
@@ -246,8 +254,8 @@ _ANSWERED = ("exchange", "health", "request", "start_with")
 class Step(FileModel):
     """One step: exactly one of the actions, and what is expected of it.
 
-    `exchange`, `pool`, `gauges`, `health`, `kubernetes`, `restart`, `startWith` and `unreadConnection` test an EPP;
-    `request`, `pods` and `epps` test a gateway; `ask`, `load` and `scrape` test a model server.
+    `exchange`, `pool`, `gauges`, `health`, `kubernetes`, `models`, `restart`, `startWith` and `unreadConnection` test
+    an EPP; `request`, `pods` and `epps` test a gateway; `ask`, `load` and `scrape` test a model server.
     """
 
     exchange: Exchange | None = Field(None, description="send a request through the data plane")
@@ -255,6 +263,11 @@ class Step(FileModel):
     gauges: dict[Name, Load] | None = Field(None, description="change what the pods' metrics show, by pod")
     health: HealthStep | None = Field(None, description="ask for its health")
     kubernetes: KubernetesStep | None = Field(None, description="trouble the Kubernetes API")
+    models: dict[Name, NamedBy] | None = Field(
+        None,
+        description="change the InferenceModels that name these models, in order: one of the pool; that one with "
+        "another criticality and other weights (updated); two; only the second of them; one of another pool; none",
+    )
     restart: Literal["target"] | None = Field(None, description="restart the target")
     start_with: StartWith | None = Field(None, description="start another copy of it with a configuration")
     unread_connection: UnreadConnectionStep | None = Field(None, description="hold a connection and read nothing of it")
@@ -282,7 +295,10 @@ class Step(FileModel):
 
 
 ACTIONS_OF: Mapping[Role, tuple[str, ...]] = {
-    "epp": ("exchange", "pool", "gauges", "health", "kubernetes", "restart", "start_with", "unread_connection"),
+    "epp": (
+        *("exchange", "pool", "gauges", "health", "kubernetes", "models"),
+        *("restart", "start_with", "unread_connection"),
+    ),
     "data-plane": ("request", "pods", "epps"),
     "model-server": ("ask", "load", "scrape"),
 }

@@ -46,7 +46,7 @@ class LiveJudge:
             if self._worth(finding):
                 more = "more of these are counted, not printed" if self._worth.last(finding) else gathered.note
                 shown.append(finding_text(finding, seen, self._catalogue, note=more))
-        result = replace(result, shown=tuple(shown))
+        result = replace(result, shown=tuple(shown), partial=gathered.reason in ("cut", "idle"))
         if self._settings.record is not None and (result.failed or not self._settings.record_failures_only):
             trouble = self._write(gathered, seen)
             if trouble != self._trouble:  # told when it begins

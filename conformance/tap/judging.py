@@ -13,7 +13,7 @@ from conformance.judges.remembered import RememberedVerdicts
 from conformance.reading.owed import owed_answer
 from conformance.reading.stream_state import AWAITED_ANSWER
 from conformance.tap.gathering import Gathered
-from conformance.verdict import Finding, Verdict
+from conformance.verdict import ACCUSING, Finding, Verdict
 from ext_proc.record import Entry, Wait
 
 SCENARIO = "live"
@@ -22,7 +22,7 @@ SCENARIO = "live"
 BOTH: tuple[Role, ...] = ("epp", "data-plane")
 """The roles that are judged where neither side is ours: what a tap heard."""
 
-TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.ERROR)
+TELLING = (*ACCUSING, Verdict.ERROR)
 """Findings that are shown; of the others there is only a count."""
 
 
@@ -56,6 +56,8 @@ class JudgedExchange:
     """Telling findings as text, those that are worth printing."""
     unwritten: bool = False
     """Whether its transcript was asked for, and could not be written."""
+    partial: bool = False
+    """Whether what came after a limit, or after a long silence, is not in it."""
 
     @property
     def failed(self) -> bool:

@@ -30,6 +30,8 @@ class Tally:
     """Exchanges on which a judge raised, or trouble with transcripts."""
     unwritten: int = 0
     """Exchanges whose transcript was asked for, and could not be written."""
+    partial: int = 0
+    """Exchanges that were judged by their beginning."""
     findings: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By requirement and verdict."""
 
@@ -41,6 +43,7 @@ class Tally:
         self.untold += one.untold
         self.problems += bool(one.problem)
         self.unwritten += one.unwritten
+        self.partial += one.partial
         for requirement, verdict, count in one.counts:
             self.findings[requirement, verdict] += count
 
@@ -110,6 +113,7 @@ class _Collector:
             "untold_exchanges": ("Judged exchanges that tell nothing of the EPP", tally.untold),
             "violating_exchanges": ("Judged exchanges in which a rule was broken", tally.violating),
             "unwritten_exchanges": ("Judged exchanges whose transcript could not be written", tally.unwritten),
+            "partial_exchanges": ("Judged exchanges of which what came late is not known", tally.partial),
             "judging_problems": ("Exchanges on which a judge raised, or trouble with transcripts", tally.problems),
         }
         for name, (text, value) in plain.items():

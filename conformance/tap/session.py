@@ -198,8 +198,8 @@ class LiveTap:
             lines.append(f"{self._process.lost} were lost with the process that judges{written}: trouble of our own")
         if tally.unwritten:
             lines.append(f"{tally.unwritten} are not among the transcripts, which could not be written")
-        if counts.ended_early:
-            lines.append(f"{counts.ended_early} were judged by their beginning, up to a limit of the recording")
+        if tally.partial:
+            lines.append(f"{tally.partial} were judged by their beginning, up to a limit or a silence of minutes")
         if counts.failures or tally.problems:
             lines.append(f"{counts.failures + tally.problems} could not be recorded or judged: trouble of our own")
         if counts.lost:

@@ -94,14 +94,14 @@ def _body(exchange: ClientRequest, requests: Requests, path: str, rng: random.Ra
     if spec.base64 is not None:
         return base64.b64decode(spec.base64)
     if "json_" in spec.model_fields_set:
-        return _json(spec.json_)
+        return _json(spec.json_, spec.written)
     prompt = f"{rng.getrandbits(64):016x} tell me about it" if exchange.prompt == "fresh" else exchange.prompt
     content = _inference_request(exchange, requests, path, prompt)
     for name, value in spec.fields.items():
         content.pop(name, None)
         if value is not None or name not in ("model", "prompt", "messages"):
             content[name] = value  # of these three, null removes the field; elsewhere it is a value
-    body = _json(content)
+    body = _json(content, spec.written)
     if spec.size is not None and len(body) < spec.size:
         filler = (FILLER * (spec.size // 16 + 1))[: spec.size - len(body)]
         body = body.replace(prompt.encode(), prompt.encode() + filler, 1)
@@ -120,8 +120,11 @@ def _inference_request(exchange: ClientRequest, requests: Requests, path: str, p
     return {**content, "max_tokens": 16, **requests.body}
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": ")).encode()
+def _json(value: Any, written: str) -> bytes:
+    between = {"compact": (",", ":"), "indented": (",", ": ")}.get(written, (", ", ": "))
+    indent = 2 if written == "indented" else None
+    text = json.dumps(value, ensure_ascii=written == "escaped", indent=indent, separators=between)
+    return (f"\n{text}\n" if written == "indented" else text).encode()
 
 
 def _chunks(body: bytes, chunks: int | tuple[int, ...]) -> bytes | tuple[Chunk, ...]:

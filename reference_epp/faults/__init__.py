@@ -5,6 +5,7 @@ from reference_epp.faults import (
     candidates,
     destination,
     destination_forms,
+    empty_pool,
     errors,
     events,
     headers,
@@ -29,6 +30,8 @@ from reference_epp.faults import (
     subset,
     subset_items,
     transparency,
+    workers,
+    writing,
 )
 
 __all__ = [
@@ -36,6 +39,7 @@ __all__ = [
     "candidates",
     "destination",
     "destination_forms",
+    "empty_pool",
     "errors",
     "events",
     "headers",
@@ -60,4 +64,6 @@ __all__ = [
     "subset",
     "subset_items",
     "transparency",
+    "workers",
+    "writing",
 ]

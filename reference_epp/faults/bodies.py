@@ -12,7 +12,7 @@ from reference_epp.answers import Direction
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, FULL_DUPLEX, fault
 from reference_epp.epp import Action
-from reference_epp.picker import Picked, Refused
+from reference_epp.picker import Picked
 from reference_epp.variants.streaming import HoldsJsonResponses, RewritesJson
 
 if TYPE_CHECKING:
@@ -188,13 +188,22 @@ class BigNumbersClipped(OtherBytes):
     modes=FULL_DUPLEX,
 )
 class UnknownJsonFieldsDropped(OtherBytes):
-    known = frozenset({"model", "prompt", "messages", "max_tokens", "stream", "stream_options"})
+    def keeps(self, field: tuple[str, Any]) -> bool:
+        return field[0] in ("model", "prompt", "messages", "max_tokens", "stream", "stream_options")
 
     def change(self, body: bytes) -> bytes:
-        def keep(value: Any) -> Any:
-            return {name: item for name, item in value.items() if name in self.known}
+        return rewritten(body, lambda value: dict(filter(self.keeps, value.items())))
 
-        return rewritten(body, lambda value: keep(value) if isinstance(value, dict) else value)
+
+@fault(
+    "null-fields-dropped",
+    breaks="ENV-09",
+    why="JSON request bodies are written again without the fields that are null.",
+    modes=FULL_DUPLEX,
+)
+class NullFieldsDropped(UnknownJsonFieldsDropped):
+    def keeps(self, field: tuple[str, Any]) -> bool:
+        return field[1] is not None
 
 
 @fault(
@@ -206,13 +215,14 @@ class UnknownJsonFieldsDropped(OtherBytes):
 )
 class JsonFieldAdded(OtherBytes):
     def change(self, body: bytes) -> bytes:
-        return rewritten(body, lambda value: {**value, "epp": True} if isinstance(value, dict) else value)
+        return rewritten(body, lambda value: {**value, "epp": True})
 
 
 def rewritten(body: bytes, change: Any, **options: Any) -> bytes:
-    """The JSON `body` with `change` applied to its value; other bodies unchanged."""
+    """The JSON `body` with `change` applied if it is an object; other bodies unchanged."""
     try:
-        return json.dumps(change(json.loads(body, **options))).encode()
+        value = json.loads(body, **options)
+        return json.dumps(change(value) if isinstance(value, dict) else value).encode()
     except (ValueError, RecursionError):
         return body
 
@@ -375,17 +385,3 @@ class ContentLengthAppended(RewritesJson):
                 option.append_action = 0  # APPEND_IF_EXISTS_OR_ADD
                 option.append.value = True
         return answer
-
-
-@fault(
-    "refusal-of-another-length",
-    breaks="ENV-10",
-    why="Errors have the content-length that they had before a line break was added.",
-)
-class RefusalOfAnotherLength(Conversation):
-    def refuse(self, refusal: Refused) -> Iterable[Action]:
-        answer, *rest = super().refuse(refusal)
-        if isinstance(answer, ProcessingResponse):
-            length = len(answer.immediate_response.body) - 1
-            answers.set_header(answer.immediate_response.headers, "content-length", str(length).encode())
-        return [answer, *rest]

@@ -71,6 +71,7 @@ class ListEndsWithTheHint(Picker):
     "sessions-lead-to-who-left",
     breaks="EPP-DEST-06",
     why="A session, which a header names, goes on with its pod when that is gone.",
+    versions=WITH_SUBSET,
 )
 class SessionsLeadToWhoLeft(SessionsStay):
     def stays(self, endpoint: Endpoint) -> bool:

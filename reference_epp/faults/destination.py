@@ -103,7 +103,6 @@ class MetadataAsList(Conversation):
     "metadata-flat",
     breaks="EPP-DEST-03",
     why="The metadata entry is at the top, not inside a namespace.",
-    also_breaks={"ENV-14": "what stands at the top is no struct"},
 )
 class MetadataFlat(Conversation):
     def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
@@ -234,7 +233,6 @@ class HeaderSetTwice(Conversation):
     "client-header-wins",
     breaks="EPP-DEST-05",
     why="The client's headers are set again after our own, and its destination header with them: it steers itself.",
-    also_breaks={"EPP-DEST-01": "if the client sent an empty one, there is none"},
 )
 class ClientHeaderWins(Conversation):
     def destination_header(self, common: CommonResponse, decision: Picked) -> None:
@@ -297,7 +295,6 @@ class StrangerSometimes(Conversation):
     "bodyless-unsteered",
     breaks="EPP-DEST-07",
     why="A request without a body is let go without an endpoint.",
-    also_breaks=NOT_STEERED,
 )
 class BodylessUnsteered(Conversation):
     bodyless = False

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from ext_proc.messages import ProcessingResponse
+from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import FULL_DUPLEX, NOT_STEERED, SILENT, WITH_SUBSET, fault
+from reference_epp.deviations import FULL_DUPLEX, SILENT, WITH_SUBSET, fault
 from reference_epp.endpoints import parse_endpoint
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.faults.destination import STRANGER
@@ -17,7 +18,7 @@ from reference_epp.names import FALLBACK
 from reference_epp.picker import SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, Decision, Picked, Picker, Refused, Request
 
 if TYPE_CHECKING:
-    from ext_proc.messages import Struct
+    from ext_proc.messages import HttpTrailers, Struct
 
 UNAVAILABLE = 14
 
@@ -90,17 +91,25 @@ class EmptyPoolUnanswered(Conversation):
     "empty-pool-unsteered",
     breaks="EPP-ERR-01",
     why="A request is let go without an endpoint, and without an error, if there is no ready endpoint.",
-    also_breaks=NOT_STEERED,
     versions=("0.2.0",),
 )
 class EmptyPoolUnsteered(Conversation):
+    trailers = False
+
+    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        self.trailers = True
+        actions = list(super().on_request_trailers(trailers))
+        let_go = isinstance(self.decision, Refused) and self.decision.code == SERVICE_UNAVAILABLE
+        return [*actions, answers.trailers_answer("request")] if let_go else actions
+
     def refuse(self, refusal: Refused) -> Iterable[Action]:
         if refusal.code != SERVICE_UNAVAILABLE:
             return super().refuse(refusal)
         if self.request_mode is BodyMode.BUFFERED and self.body:
             return [self.continue_body("request")]
         headers = self.continue_headers()
-        return [headers, *self.stream("request", b"".join(self.body), end_of_stream=True)] if self.body else [headers]
+        ended = not self.trailers
+        return [headers, *self.stream("request", b"".join(self.body), end_of_stream=ended)] if self.body else [headers]
 
 
 # -- shedding
@@ -119,7 +128,6 @@ class ShedCode(Picker):
     "shed-as-503",
     breaks="EPP-ERR-03",
     why="A dropped request gets 503 instead of 429.",
-    also_breaks={"EPP-ERR-02": "there are ready endpoints"},
     versions=WITH_SUBSET,
 )
 class ShedAs503(ShedCode):
@@ -141,7 +149,6 @@ class ShedAs500(ShedCode):
     "shed-as-503-for-bodyless",
     breaks="EPP-ERR-03",
     why="Requests without a body take another code path, which drops them with 503 where all pods are saturated.",
-    also_breaks={"EPP-ERR-02": "there are ready endpoints"},
     versions=WITH_SUBSET,
 )
 class ShedAs503ForBodyless(Picker):
@@ -243,7 +250,6 @@ class AnswerAfterImmediateResponse(Conversation):
     "released-before-immediate-response",
     breaks="ENV-15",
     why="The headers are answered, which lets the request go, and only then comes the ImmediateResponse.",
-    also_breaks=NOT_STEERED,
     modes=FULL_DUPLEX,
 )
 class ReleasedBeforeImmediateResponse(Conversation):
@@ -269,6 +275,7 @@ class ImmediateResponseWithoutStatus(Conversation):
     "model-without-a-check",
     breaks="EPP-DEST-07",
     why="A `model` that is a list or an object ends the stream with a gRPC error.",
+    versions=WITH_SUBSET,
 )
 class ModelWithoutACheck(Conversation):
     def read_model(self, body: bytes) -> str | None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from reference_epp import answers
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import ENDED, FULL_DUPLEX, fault
-from reference_epp.epp import Action
+from reference_epp.deviations import BUFFERED, ENDED, FULL_DUPLEX, WITH_SUBSET, WITHOUT_MODELS, fault
+from reference_epp.epp import Action, Close
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Picked
+from reference_epp.service import INTERNAL
 from reference_epp.variants.answering import has_odd_escape
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class LineBreakInHeader(ExtraHeader):
     breaks="ENV-11",
     why="The model that a body names is set as a header, whatever characters it has.",
     modes=("full-duplex", "buffered"),
+    versions=WITHOUT_MODELS,
 )
 class ModelInAHeader(Conversation):
     def destination_header(self, common: CommonResponse, decision: Picked) -> None:
@@ -220,6 +222,20 @@ class NonAsciiHeaderIsAnError(InputRaises):
 
 
 @fault(
+    "refused-on-their-headers",
+    breaks="ENV-16",
+    why="Every third request with a body ends with a gRPC error before its body was shown.",
+    versions=("0.2.0",),
+    modes=BUFFERED,
+)
+class RefusedOnTheirHeaders(Conversation):
+    def receive(self, message: Any) -> list[Action]:
+        head = message.request_headers
+        refused = self.number % 3 == 0 and head.headers.headers and not head.end_of_stream
+        return [Close(INTERNAL, "the third")] if refused else super().receive(message)
+
+
+@fault(
     "header-outside-utf-8-is-an-error",
     breaks="ENV-26",
     why="A header value that is no UTF-8 ends the stream with a gRPC error.",
@@ -276,6 +292,7 @@ class LongHeadersAreAnError(InputRaises):
     breaks="ENV-16",
     why="A request whose path has a percent sign that escapes nothing ends the stream with a gRPC error.",
     also_breaks={"EPP-ERR-04": "there is no ImmediateResponse"},
+    versions=WITH_SUBSET,
 )
 class OddEscapesAreAnError(InputRaises):
     def inspect(self, message: Any) -> None:

@@ -66,6 +66,7 @@ class PriorityOfTheRequestBefore(Conversation):
         "EPP-ERR-02": "the first request after the last endpoint left is given it",
         "EPP-SUB-02": "the old pool decides what the subset leaves",
     },
+    versions=WITH_SUBSET,
 )
 class RefreshedAfterTheAnswer(Picker):
     seen: tuple[Endpoint, ...] | None = None
@@ -198,6 +199,7 @@ class FollowsPrompts(Picker, ABC):
     breaks="EPP-DEST-06",
     why="What is known of prompts outlives the pods: one that was seen before is sent to a pod that is gone.",
     modes=("full-duplex", "buffered"),
+    versions=WITH_SUBSET,
 )
 class PromptsLeadToWhoLeft(FollowsPrompts):
     def follows(self, endpoint: Endpoint, request: Request) -> bool:

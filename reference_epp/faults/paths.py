@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import FULL_DUPLEX, SILENT, WITH_SUBSET, fault
+from reference_epp.deviations import FULL_DUPLEX, SILENT, WITH_SUBSET, WITHOUT_MODELS, fault
 from reference_epp.epp import Action, Close
 from reference_epp.names import DESTINATION
 from reference_epp.picker import NOT_FOUND, Decision, Picked, Refused
@@ -266,6 +266,7 @@ class OptionsRefused(RefusesMethod):
         "EPP-SUB-08": "so it is with a subset",
         "ENV-07": "GET requests are what has no body",
     },
+    versions=WITHOUT_MODELS,
 )
 class GetRefused(RefusesMethod):
     method = b"GET"
@@ -296,6 +297,7 @@ class MessagesUnanswered(Conversation):
     breaks="EPP-DEST-07",
     why="A request to /invocations is answered with 500: which of the two kinds of request it is, is not known.",
     effect="warn",
+    versions=WITH_SUBSET,
 )
 class Invocations500(Conversation):
     def choose(self, body: bytes) -> Decision:
@@ -372,6 +374,7 @@ class RequestIdNeeded(NeedsHeader):
     "untyped-body-is-an-error",
     breaks="ENV-16",
     why="A request with a body and without a content-type ends the stream with a gRPC error.",
+    versions=WITH_SUBSET,
 )
 class UntypedBodyIsAnError(NeedsHeader):
     needs = "content-type"

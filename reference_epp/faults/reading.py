@@ -109,3 +109,36 @@ class LockedWhileItReads(Scraper):
 class PicksWhatIsKnown(Picker):
     def eligible(self, request: Request) -> Sequence[Endpoint]:
         return inside_subset(LockedWhileItReads.known, request)
+
+
+@fault(
+    "waits-for-the-last-scrape",
+    breaks="EPP-SUB-02",
+    why="When a pod leaves, its last scrape is awaited, without a time limit; what changes meanwhile is not followed.",
+    versions=WITH_SUBSET,
+)
+class WaitsForTheLastScrape(Scraper):
+    limit = None
+    reading: ClassVar[set[Endpoint]] = set()
+    known: ClassVar[Sequence[Endpoint]] = ()
+
+    async def fetch(self, endpoint: Endpoint, connection: MetricsConnection) -> bytes:
+        self.reading.add(endpoint)
+        try:
+            return await super().fetch(endpoint, connection)
+        finally:
+            self.reading.discard(endpoint)
+            if self.known != self._pool.endpoints:
+                self.follow()
+
+    def follow(self) -> None:
+        if self.reading.issubset(self.known):
+            WaitsForTheLastScrape.known = self._pool.endpoints
+        if self.reading.issubset(self.known):
+            super().follow()
+
+
+@part_of("waits-for-the-last-scrape")
+class PicksWhatItFollowed(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        return inside_subset(WaitsForTheLastScrape.known, request)

@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ext_proc.messages import ProcessingResponse
+from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import FULL_DUPLEX, WITH_SUBSET, fault
+from reference_epp.deviations import ALL, FULL_DUPLEX, WITH_SUBSET, fault
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.faults.destination import STRANGER
 from reference_epp.names import DESTINATION
 from reference_epp.picker import SERVICE_UNAVAILABLE, Refused
 from reference_epp.service import INTERNAL, Service
 from reference_epp.variants.answering import BEFORE_THE_BODY
-from reference_epp.variants.choosing import BadRequestsAsStreamedReplies
+from reference_epp.variants.refusing import BadRequestsAsStreamedReplies, RefusesMoreThanOneMessage
 from reference_epp.variants.streaming import AnswersHeadersAtOnce
 
 if TYPE_CHECKING:
@@ -76,11 +77,37 @@ class StreamedReplyWithALineBreak(BadRequestsAsStreamedReplies):
 
 
 @fault(
+    "refusal-of-another-length",
+    breaks="ENV-10",
+    why="Errors have the content-length that they had before a line break was added.",
+)
+class RefusalOfAnotherLength(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        answer, *rest = super().refuse(refusal)
+        if isinstance(answer, ProcessingResponse):
+            length = len(answer.immediate_response.body) - 1
+            answers.set_header(answer.immediate_response.headers, "content-length", str(length).encode())
+        return [answer, *rest]
+
+
+@fault(
+    "streamed-reply-of-another-length",
+    breaks="ENV-10",
+    why="A streamed reply to a malformed request has the content-length of another text.",
+    modes=FULL_DUPLEX,
+)
+class StreamedReplyOfAnotherLength(BadRequestsAsStreamedReplies):
+    def head(self, headers: HttpHeaders) -> None:
+        headers.headers.headers.add(key="content-length", raw_value=b"3")
+
+
+@fault(
     "streamed-reply-with-a-destination",
     breaks="EPP-ERR-05",
     why="A streamed reply to a malformed request has the header by which requests are sent to an endpoint.",
     modes=FULL_DUPLEX,
     effect="warn",
+    versions=WITH_SUBSET,
 )
 class StreamedReplyWithADestination(BadRequestsAsStreamedReplies):
     def head(self, headers: HttpHeaders) -> None:
@@ -156,3 +183,39 @@ class RefusalAndAReset(Service):
         await super().send(stream, answer)
         if isinstance(answer, ProcessingResponse) and answer.HasField("immediate_response"):
             stream.reset()
+
+
+@fault(
+    "refused-after-a-quarter-megabyte",
+    breaks="EPP-DEST-01",
+    why="A streamed body gets 400 as soon as more than 250,000 bytes of it are there, while the rest is on its way.",
+    modes=FULL_DUPLEX,
+)
+class RefusedAfterAQuarterMegabyte(Conversation):
+    code = BAD_REQUEST
+
+    def collect(self, piece: bytes) -> Refused | None:
+        refusal = super().collect(piece)
+        large = sum(map(len, self.body)) > 250_000
+        return Refused(self.code, "the body can't be read") if large and refusal is None else refusal
+
+
+@fault(
+    "breaks-after-a-quarter-megabyte",
+    breaks="EPP-DEST-01",
+    why="The same with 500.",
+    modes=FULL_DUPLEX,
+)
+class BreaksAfterAQuarterMegabyte(RefusedAfterAQuarterMegabyte):
+    code = 500
+
+
+@fault(
+    "half-a-megabyte-is-too-large",
+    breaks="EPP-DEST-01",
+    why="A body of more than 512 KiB gets 413, where data planes buffer twice as much.",
+    modes=("full-duplex", "buffered"),
+    versions=ALL[:-1],
+)
+class HalfAMegabyteIsTooLarge(RefusesMoreThanOneMessage):
+    most = 512 * 1024

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
 from reference_epp.faults.reporter import reporter_fault
-from reference_epp.reporter.attributes import ExpressionError, Program, compile_expression
+from reference_epp.reporter.attributes import ExpressionError, Program, Reporter, compile_expression
 from reference_epp.reporter.config import ConfigError, ConfigReader, Fields
 
 
@@ -64,6 +65,17 @@ class WithoutAnExpression(FillsIn):
 )
 class InANamespaceOfItsName(ConfigReader):
     namespace = "request-attribute-reporter"
+
+
+@reporter_fault(
+    "reporter-folds-case",
+    breaks="RAR-OUT-01",
+    why="Namespace and name of a value are written in small letters, as names of headers are.",
+)
+class FoldsCase(Reporter):
+    def report(self, usage: Mapping[str, Any] | None) -> Iterator[tuple[str, str, int]]:
+        for namespace, name, value in super().report(usage):
+            yield namespace.lower(), name.lower(), value
 
 
 class Fails:

@@ -59,7 +59,11 @@ class SubsetIgnored(Picker):
     "subset-binds-only-the-first",
     breaks="EPP-SUB-01",
     why="The first endpoint of the list is in the subset, those after it come from the whole pool.",
-    also_breaks={"EPP-SUB-08": "so it is for a request without a body"},
+    also_breaks={
+        "EPP-SUB-06": "the other port of a pod is one of those after it",
+        "EPP-SUB-07": "and so are pods with addresses of the other kind",
+        "EPP-SUB-08": "so it is for a request without a body",
+    },
     versions=WITH_LISTS,
 )
 class SubsetBindsOnlyTheFirst(Picker):
@@ -232,6 +236,7 @@ class MixedSubsetRefused(Picker):
     also_breaks={
         "EPP-SUB-01": "an endpoint with another port is outside the subset",
         "EPP-SUB-02": "a subset with a right address and a wrong port leaves nothing",
+        "EPP-SUB-08": "so it is for a request without a body",
     },
     versions=WITH_SUBSET,
 )

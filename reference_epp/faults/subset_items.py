@@ -11,7 +11,7 @@ from reference_epp.conversation import Conversation
 from reference_epp.deviations import WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
 from reference_epp.faults.subset import hint
-from reference_epp.picker import Picker, Request, inside_subset
+from reference_epp.picker import Decision, Picked, Picker, Request, inside_subset
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders, Metadata
@@ -87,6 +87,47 @@ class SubsetAddressAndPortApart(Picker):
             return super().eligible(request)
         addresses, ports = {item.ip for item in request.subset}, {item.port for item in request.subset}
         return [one for one in self.pool.endpoints if one.ip in addresses and one.port in ports]
+
+
+@fault(
+    "none-of-several-means-all",
+    breaks="EPP-SUB-02",
+    why="A subset of several endpoints, of which the pool has none, allows the whole pool.",
+    versions=WITH_SUBSET,
+)
+class NoneOfSeveralMeansAll(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        several = len(request.subset or ()) > 1
+        return super().eligible(request) or (self.pool.endpoints if several else ())
+
+
+@fault(
+    "whole-pool-means-none",
+    breaks="EPP-SUB-02",
+    why="A subset that leaves out no endpoint of a pool of several is taken for no choice, and gets 503.",
+    also_breaks={"EPP-SUB-08": "so it is for a request without a body"},
+    versions=WITH_SUBSET,
+)
+class WholePoolMeansNone(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        candidates = super().eligible(request)
+        whole = request.subset is not None and len(candidates) == len(self.pool.endpoints) > 1
+        return () if whole else candidates
+
+
+@fault(
+    "bodyless-on-the-first-port",
+    breaks="EPP-SUB-08",
+    why="A request without a body gets the first port of the pod that is picked for it, whichever the subset names.",
+    versions=WITH_SUBSET,
+)
+class BodylessOnTheFirstPort(Picker):
+    def pick(self, request: Request) -> Decision:
+        decision = super().pick(request)
+        if request.body or not isinstance(decision, Picked):
+            return decision
+        pods = dict.fromkeys(one.ip for one in decision.endpoints)
+        return Picked(tuple(min(one for one in self.pool.endpoints if one.ip == ip) for ip in pods))
 
 
 # -- which items are read

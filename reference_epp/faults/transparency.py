@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp import answers
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import FULL_DUPLEX, WITH_SERVED, fault
+from reference_epp.deviations import FULL_DUPLEX, fault
 from reference_epp.epp import Close
 from reference_epp.faults.bodies import OtherBytes, rewritten
 
@@ -180,7 +180,6 @@ class BaggageLost(Conversation):
     "model-of-the-latest-request",
     breaks="EPP-TRN-05",
     why="Bodies are written again with a model that is kept for each connection: it is that of the latest request.",
-    versions=WITH_SERVED,
     modes=FULL_DUPLEX,
     effect="warn",
 )

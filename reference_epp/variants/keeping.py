@@ -6,12 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar
 
-from reference_epp.accounting import Accounting
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import WITH_SUBSET, part_of, variant
-from reference_epp.endpoints import Endpoint, Pool
-from reference_epp.picker import Decision, Limits, Picked, Picker, Request, inside_subset
-from reference_epp.scraper import Readings
+from reference_epp.deviations import WITH_SUBSET, variant
+from reference_epp.endpoints import Endpoint
+from reference_epp.picker import Decision, Picked, Picker, Request
 from reference_epp.subset import Subset
 
 
@@ -31,33 +29,6 @@ class SessionsStay(Conversation):
     def stays(self, endpoint: Endpoint) -> bool:
         """Whether a session may go on there."""
         return endpoint in self.epp.picker.eligible(Request(subset=self.subset))
-
-
-@variant(
-    "workers-follow-in-turn",
-    why="Connections lead to workers that follow the pool each in its time: the third and later ones after 0.6 s.",
-)
-class WorkersFollowInTurn(Conversation):
-    def choose(self, body: bytes) -> Decision:
-        assert isinstance(self.epp.picker, OfAWorker)
-        self.epp.picker.late = {1: 0.0, 2: 0.2}.get(self.connection, 0.6)
-        return super().choose(body)
-
-
-@part_of("workers-follow-in-turn")
-class OfAWorker(Picker):
-    late = 0.0
-
-    def __init__(self, pool: Pool, readings: Readings, accounting: Accounting, limits: Limits) -> None:
-        super().__init__(pool, readings, accounting, limits)
-        self._seen: list[tuple[float, tuple[Endpoint, ...]]] = []
-        pool.listen(lambda: self._seen.append((time.monotonic(), pool.endpoints)))
-
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
-        """Of the pool as it was; what was read first counts at once."""
-        until = time.monotonic() - self.late
-        seen = [endpoints for index, (at, endpoints) in enumerate(self._seen) if at <= until or not index]
-        return inside_subset(seen[-1] if seen else self.pool.endpoints, request)
 
 
 @variant(

@@ -15,10 +15,10 @@ from ext_proc.messages import ProcessingResponse
 from ext_proc.server import ServedStream
 from reference_epp import answers
 from reference_epp.answers import Direction
-from reference_epp.conversation import Conversation
+from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import ALL, BUFFERED, FULL_DUPLEX, STREAMED, part_of, variant
 from reference_epp.epp import Action, BodyMode, Close
-from reference_epp.picker import Decision, Picked
+from reference_epp.picker import Decision, Picked, Refused
 from reference_epp.service import Service
 from reference_epp.variants.answering import BEFORE_THE_BODY
 
@@ -56,6 +56,20 @@ class AnswersHeadersAtOnce(Conversation):
         if self.decision is None:
             return super().on_request_trailers(trailers)
         return [answers.trailers_answer("request")]
+
+
+@variant(
+    "refuses-at-the-first-byte",
+    why="In full duplex a body that is said to be JSON, and does not begin as an object does, gets 400 before its end.",
+    modes=FULL_DUPLEX,
+)
+class RefusesAtTheFirstByte(Conversation):
+    def collect(self, piece: bytes) -> Refused | None:
+        refusal = super().collect(piece)
+        begun = next(filter(None, map(bytes.lstrip, self.body)), b"{")
+        odd = b"json" in self.headers.get("content-type", b"") and not begun.startswith(b"{")
+        streamed = self.request_mode is BodyMode.FULL_DUPLEX_STREAMED
+        return Refused(BAD_REQUEST, "the body is no JSON object") if odd and streamed and refusal is None else refusal
 
 
 @variant(

@@ -3,7 +3,7 @@
 Traits: `value` sets the header in the field that Envoy drops; `no-responses` answers the request only; `no-metadata`
 sets the header only; `no-subset` picks from the whole pool; `no-trailers` ignores trailers; `threads` has a pool of
 four threads, and each stream takes one; `shared` keeps the newest request's subset for all streams; `refuses-later`
-has 503 for everything after its first picks.
+has 503 for everything after its first picks; `needs-body` leaves requests without a body unanswered.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Processor(ext_proc.ExternalProcessorServicer):
             kind = message.WhichOneof("request")
             answer = ProcessingResponse()
             if kind == "request_headers":
+                if "needs-body" in TRAITS and message.request_headers.end_of_stream:
+                    continue
                 answer = steer(pick(message.metadata_context))
             elif (kind.startswith("response") and "no-responses" in TRAITS) or (
                 kind.endswith("trailers") and "no-trailers" in TRAITS

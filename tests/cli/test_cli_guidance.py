@@ -170,7 +170,8 @@ def test_a_generated_failure_is_waived_run_again_and_reproduced(cli, tmp_path: P
     suggested = cli("waivers", "suggest", tmp_path, "--owner", "me", "--link", "https://example.org/1")
     (tmp_path / "waivers.yaml").write_text(suggested.out)
     assert "pattern: EPP-DEST-05" in suggested.out
-    assert cli("waivers", "check", tmp_path / "waivers.yaml").code == 0
+    checked = cli("waivers", "check", tmp_path / "waivers.yaml")
+    assert (checked.code, checked.out) == (0, "1 waiver, none expired\n")
     assert cli("report", "verify", tmp_path).code == 0
     rows = json.loads((tmp_path / "report.json").read_text())["results"]
     reproduce = next(row["reproduce"] for row in rows if row["id"] == "generated.conversations")

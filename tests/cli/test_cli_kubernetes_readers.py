@@ -23,6 +23,13 @@ WRONG = {
     "reads-the-first-condition": ("pool.no-longer-ready", "EPP-DEST-06"),
     "reads-the-third-condition": ("pool.no-longer-ready", "EPP-DEST-06"),
     "reads-the-last-condition": ("pool.address-passed-on", "EPP-DEST-06"),
+    "takes-listed-pods-for-ready": ("pool.unready-at-start", "EPP-DEST-06"),
+    "takes-any-pool": ("pool.others-beside-it", "EPP-SUB-02"),
+    "takes-any-pool-later": ("pool.others-beside-it", "EPP-SUB-02"),
+    "forgets-its-pool-with-another-later": ("pool.others-beside-it", "EPP-SUB-04"),
+    "takes-pods-for-ready-once-selected": ("pool.selector-changed", "EPP-DEST-06"),
+    "forgets-by-parts-of-names": ("pool.names-alike", "EPP-SUB-02"),
+    "forgets-by-ends-of-names": ("pool.names-alike", "EPP-SUB-02"),
     "reads-the-phase": ("pool.no-longer-ready", "EPP-DEST-06"),
     "reads-the-first-container": ("pool.no-longer-ready", "EPP-DEST-06"),
     "reads-all-containers": (f"{UNREADY}[ready=gated]", "EPP-DEST-06"),
@@ -41,6 +48,11 @@ WRONG = {
     "looks-in-every-namespace": ("pool.same-name-elsewhere", "EPP-DEST-06"),
     "takes-models-of-every-pool": ("model.of-other-pools[model=of-another-pool]", "EPP-MODEL-01"),
     "takes-models-of-every-namespace": ("model.of-other-pools[model=of-another-namespace]", "EPP-MODEL-01"),
+    "never-learns-models": ("model.follows-changes", "EPP-DEST-01"),
+    "keeps-deleted-models": ("model.follows-changes", "EPP-MODEL-01"),
+    "keeps-models-of-a-pool-that-they-left": ("model.follows-changes", "EPP-MODEL-01"),
+    "drops-models-that-are-updated": ("model.follows-changes", "EPP-DEST-01"),
+    "forgets-a-model-with-the-first-that-goes": ("model.named-twice", "EPP-DEST-01"),
     "takes-bookmarks-for-pods": (f"{WATCHES}[fault=bookmark]", "EPP-DEST-06"),
     "ends-with-its-watch": (f"{WATCHES}[fault=end-watches]", "EPP-DEST-06"),
     "compares-versions-as-text": ("pool.versions-grow-longer", "EPP-DEST-06"),
@@ -121,3 +133,10 @@ def test_a_reader_that_is_right_passes(judged, habit: str) -> None:
 
 def test_a_reader_that_is_still_at_the_first_of_several_changes_passes(judged) -> None:
     assert judged("takes-its-time", "pool.flapping") == {"pool.flapping": set()}
+
+
+@pytest.mark.parametrize("habit", ["takes-its-time", "reads-models-now-and-then"])
+def test_a_reader_that_follows_models_in_time_passes(judged, habit: str) -> None:
+    found = judged(habit, "model.*")
+    assert "model.follows-changes" in found
+    assert set().union(*found.values()) == set(), found

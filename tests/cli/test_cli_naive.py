@@ -67,6 +67,13 @@ def test_what_is_not_answered_comes_first_and_explains_the_rest(tried: Tried) ->
     assert "request_headers" in hint.partition(" came, and ")[0]
 
 
+def test_one_that_waits_for_a_body_that_does_not_come_has_one_defect(tried: Tried) -> None:
+    without = ("ext-proc.headers-only[method=GET]", "subset.bodyless-nobody*")
+    out = tried("needs-body", *without)
+    assert failures(out) == ["ENV-07"]
+    assert "EPP-SUB-02" in block(out, "ENV-07").partition("explains")[2]
+
+
 def test_a_header_that_envoy_drops_comes_first_and_an_attempt_elsewhere_has_its_reason(
     tried: Tried, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,9 +97,11 @@ def test_a_state_that_streams_share_is_one_defect(tried: Tried) -> None:
     assert "EPP-SUB-01" in screen.partition("explains")[2]
 
 
-def test_one_that_gives_no_endpoint_any_more_is_not_said_to_lag_behind(tried: Tried) -> None:
+def test_one_that_gives_no_endpoint_any_more_is_not_said_to_lag_behind(tried: Tried, tmp_path: Path) -> None:
     told = tried("refuses-later", "destination.completion[http=1]", "pool.removed")
-    assert "gave no endpoint after" in unfolded(told)
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    (told_of, *_) = [one["text"] for one in report["anomalies"] if "gave no endpoint after" in one["text"]]
+    assert "within 5 s (timeouts.convergence)" in told_of
     assert "did not follow" not in unfolded(told)
 
 

@@ -34,6 +34,20 @@ def test_show_puts_the_failure_first_and_the_summary_last(cli, a_report: Path) -
     assert "report.json" in summary.splitlines()[-1] or "report.json" in summary
 
 
+def test_one_scenario_is_shown_whether_it_failed_or_passed(cli, a_report: Path, tmp_path: Path) -> None:
+    report = read_report(a_report / "report.json")
+    failed = next(row for row in report.results if row.verdict == "fail")
+    passed = next(row for row in report.results if row.verdict == "pass" and not row.findings)
+    ran = cli("report", "show", a_report, "--scenario", failed.id)
+    assert (ran.code, ran.out.count("✗ "), f"fail  {failed.id}" in ran.out, "▶" in ran.out) == (0, 1, True, True)
+    ran = cli("report", "show", a_report, "--scenario", passed.id, "--whole")
+    assert (ran.code, ran.out.startswith(f"✓ {passed.id} pass"), "protocol_config" in ran.out) == (0, True, True)
+    ran = cli("report", "show", a_report, "--scenario", "no.such")
+    assert (ran.code, "no scenario 'no.such'" in ran.err) == (2, True)
+    shutil.copy(a_report / "report.json", tmp_path)
+    assert "evidence.ndjson.gz" in cli("report", "show", tmp_path, "--scenario", passed.id).err
+
+
 def test_reproducing_names_the_target(cli, a_report: Path) -> None:
     out = cli("report", "show", a_report / "report.json").out
     command = next(line for line in out.splitlines() if line.startswith("reproduce"))

@@ -336,6 +336,7 @@ def test_any_data_against_a_model_gives_problems_with_places_in_the_file(value: 
         ("EPP-SUB-2", ["EPP-SUB-02", "EPP-ERR-02"], "did you mean 'EPP-SUB-02'?"),
         ("epp-sub-02", ["EPP-SUB-02"], "did you mean 'EPP-SUB-02'?"),
         ("zzz", ["b", "a"], "known: a, b"),
+        ("gren", list(Color), "did you mean 'green'?"),
         ("zzz", [], ""),
     ],
 )

@@ -246,7 +246,10 @@ add("immediate-on-response-body", response_body=immediate(503, b"bad", "refused"
 add("immediate-without-status", request_headers=immediate(None, b"what"))
 add("immediate-100", request_headers=immediate(100, b"what"))
 add("immediate-999", request_headers=immediate(999, b"what"))
-add("immediate-bad-headers", request_headers=immediate(503, b"x", "", [("bad name", b"1"), ("x-new", b"1")]))
+add(
+    "immediate-bad-headers",
+    request_headers=immediate(503, b"x", "", [("x-old", b"1"), ("bad name", b"1"), ("x-new", b"1")]),
+)
 add(
     "immediate-forbidden-headers",
     request_headers=immediate(
@@ -260,16 +263,23 @@ add(
         *immediate(429, b"second")(talk, message),
     ],
 )
-add(
-    "immediate-grpc-status",
-    request_headers=steps(
-        ProcessingResponse.FromString(
-            ProcessingResponse(
-                immediate_response={"status": {"code": 503}, "grpc_status": {"status": 8}}
-            ).SerializeToString()
-        )
-    ),
-)
+for _name, _code, _status in (
+    ("immediate-grpc-status", 503, 8),
+    ("immediate-200-grpc-status", 200, 8),
+    ("immediate-grpc-ok", 503, 0),
+):
+    add(
+        _name,
+        request_headers=steps(
+            ProcessingResponse.FromString(
+                ProcessingResponse(
+                    immediate_response={"status": {"code": _code}, "body": b"no", "grpc_status": {"status": _status}}
+                ).SerializeToString()
+            )
+        ),
+    )
+add("immediate-odd-text", request_headers=immediate(503, "no\r\n 50 % é\x7f".encode(), "", [("grpc-status", b"")]))
+add("immediate-grpc-header", request_headers=immediate(200, b"no", "", [("grpc-status", b"8"), ("x-new", b"1")]))
 
 
 # -- replies in pieces -------------------------------------------------------------------------------------------------

@@ -314,6 +314,18 @@ def _grpc_clients() -> Iterator[Case]:
                 replies={"b": _JSON},
                 behaviour=FOUND["immediate-503"],
             )
+    for name in (
+        *("immediate-grpc-status", "immediate-200-grpc-status", "immediate-grpc-header", "immediate-grpc-ok"),
+        *("immediate-forbidden-headers", "immediate-bad-headers", "immediate-without-status", "immediate-999"),
+        "immediate-odd-text",
+    ):
+        yield Case(
+            id=f"grpc/{name}",
+            gateway="fds",
+            request=HttpRequest(body=_PROMPT, headers=((b"content-type", b"application/grpc"),), http=2),
+            replies={"b": _JSON},
+            behaviour=FOUND[name],
+        )
 
 
 def _retries() -> Iterator[Case]:

@@ -36,13 +36,17 @@ ON_THE_WIRE_ONLY = {
     *("malformed-message-is-fatal", "malformed-message-unanswered", "refusal-and-a-reset"),
     *("thread-per-stream", "stream-deadline-of-five-seconds", "queues-until-ready"),
     *("one-lock-for-all-sends", "queues-what-is-unread", "resets-what-is-unread"),
+    *("unknown-services-unimplemented", "ready-once-read"),
 }
 OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if one.claims.get("reporter")}
 """Those that show with a reporter configured only; `test_reference_reporter_deviations.py` shows them."""
-BY_THE_CLOCK = {"caches-per-hint-briefly", "workers-follow-in-turn"}
+BY_THE_CLOCK = {
+    *("caches-per-hint-briefly", "workers-follow-in-turn", "workers-begin-in-turn"),
+    *("worker-behind-goaway", "streams-take-workers-in-turn"),
+}
 AFTER_A_CHANGE = {
     *("hint-trusted-while-the-pool-is-empty", "silent-subset-opens", "list-ends-with-the-hint"),
-    *("sessions-lead-to-who-left", "sessions-stay"),
+    *("sessions-lead-to-who-left", "sessions-stay", "worker-with-the-first-pool"),
 }
 """Those that show in what follows on a change of the pool or its metrics, or within a session: in the selftest."""
 OF_METRICS = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if issubclass(one.classes[0], Scraper)}
@@ -87,6 +91,7 @@ LONG = b'"' + b"a" * 600 + b'"}]}'
 HINTS: list[Any] = [
     [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["0.0.0.1:8000"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", "", 7,
     [1], ["10.0.0.1"], [OTHER_PORT, B], ["9.9.9.9:1", C], [SIX.rpartition(":")[0] + ":9"],
+    ["9.9.9.9:1", "9.9.9.9:2"], [*POOL],
     [B, *(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000))],
     [*(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000)), B],
 ]  # fmt: skip
@@ -165,6 +170,7 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
         ((":path", b"/v1/completions?limit=2"), [body()]),
         (("content-type", b"multipart/form-data; boundary=x"), [body(b"words")]),
         (("content-type", b"application/grpc"), [body(b"\x00")]),
+        (("content-type", b"Application/JSON"), [body()]),
         (("x-model", b"unknown"), [body(b'{"model":"no-such-model"}')]),
         ((":path", b"/v1/completions?limit=2"), [body(b'{"model":"no-such-model"}')]),
         (("x-model", b"large"), [body(b'{"model":"no-such-model","prompt":"%s"}' % (b"x" * 70_000))]),
@@ -257,7 +263,8 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     body = [data_plane.request_body()] if mode else []
     unknown = [data_plane.request_body(b'{"model":"nope"}')] if mode else []
 
-    for messages in ([headers()], [headers(), *body], [headers(sheddable), *body], [headers(end=True)]):
+    options = headers((":method", b"OPTIONS"), end=True)
+    for messages in ([headers()], [headers(), *body], [headers(sheddable), *body], [headers(end=True)], [options]):
         note(lambda messages=messages: made.talk(*messages))  # the pool is empty
     made.endpoints(*POOL)
     if mode not in STIMULI:
@@ -317,6 +324,9 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     note(lambda: made.talk(headers(sheddable), *body))
     made.endpoints(B, C)
     note(lambda: made.talk(headers(end=True, subset=[SIX])))
+    made.endpoints()
+    note(lambda: made.talk(headers(end=True)))
+    made.endpoints(B, C)
 
     for endpoints, synced in (((), False), ((), True), ((*made.pool.endpoints,), True)):
         pool = Pool()

@@ -29,6 +29,7 @@ def configs() -> Iterator[str]:
     total = "usage.total_tokens"
     yield config(KEY | {"expression": total})
     yield config(KEY | {"expression": total}, {"key": {"name": "y"}, "expression": total})
+    yield config({"key": {"name": "X"}, "expression": total})
     yield config({"key": {}, "expression": total})
     yield config(KEY)
     yield config(KEY | {"expression": total + " +"})

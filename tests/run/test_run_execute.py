@@ -47,7 +47,8 @@ class _Runner(SimpleNamespace):
             lag=LagMeter(),
             crashed=False,
             target=SimpleNamespace(health_channel=health_channel, withheld=lambda _seconds, _ago: 0.0),
-            pool=SimpleNamespace(synced=True, endpoints={}),
+            pool=SimpleNamespace(synced=True, endpoints={}, give_time=functools.partial(asyncio.sleep, 0)),
+            too_early=SimpleNamespace(again=()),
         )
         self.lag.woke(now := time.monotonic() - 2 * late, now + late)
         self.kept_from = functools.partial(TargetRunner.kept_from, self)

@@ -7,7 +7,7 @@ import pytest
 from conformance.reading.stream_state import AWAITED_ANSWER
 from conformance.run.epp.patience import BRIEF, UNANSWERED, Patience
 from conformance.scenario.schema import Reply
-from ext_proc.record import Recorder, Wait
+from ext_proc.record import Author, Message, Recorder, StreamEnded, Wait
 
 ANSWER = 10.0
 
@@ -22,6 +22,22 @@ def test_silence_shortens_the_waits_that_follow_unless_the_target_was_still_star
     patience.starting = False
     assert patience.pace(Reply(), None).deadline == deadline
     assert bool(told) is not starting
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_what_fails_to_come_after_a_stream_that_ended_instead_of_an_answer_shortens_the_waits(answered: bool) -> None:
+    """A model server that has half of a body is waited for in vain; one that answers late is no fault of the target."""
+    recorder, told = Recorder(), []
+    patience = Patience(ANSWER, recorder, told.append)
+    for number in range(UNANSWERED):
+        exchange = f"x{number}"
+        authors = [Author.DATA_PLANE, Author.EPP] if answered else [Author.DATA_PLANE]
+        for author in authors:
+            recorder.emit(Message(exchange=exchange, stream="1", author=author, raw=b""))
+        recorder.emit(StreamEnded(exchange=exchange, stream="1", author=Author.EPP, how="status", status=0))
+        recorder.emit(Wait(exchange=exchange, what="response of the model server", outcome="expired"))
+    assert bool(told) is not answered
+    assert patience.pace(Reply(), None).deadline == (ANSWER if answered else BRIEF)
 
 
 def test_an_exchange_that_goes_on_has_its_full_time_where_silence_was_shortened() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,12 @@ REFERENCE = [sys.executable, "-m", "reference_epp", "--listen=127.0.0.1:{port}",
 ONCE = ("-k", "destination.completion[http=1]", "--body-mode", "full-duplex")
 
 
+GATEWAY = [
+    *(sys.executable, "-m", "reference_gateway", "--listen=127.0.0.1:{port}", "--epp={epp}", "--endpoints={endpoints}"),
+    "--protocol-version={version}",
+]
+
+
 def report(folder: Path, command: list[str], *flags: str) -> dict:
     """That of a run during which suite and target stand still again and again, longer than an answer may take."""
     profile = {
@@ -27,10 +35,27 @@ def report(folder: Path, command: list[str], *flags: str) -> dict:
         "discovery": {"file": {"reread": 0.05}, "scrapes": False},
         "start": {"command": command},
     }
+    return standing(folder, profile, ("--jobs", "1", *flags), seconds=(0.7, 1.3))
+
+
+def of_gateway(folder: Path, flag: str) -> dict:
+    """That of a gateway, while the suite alone stands still for a little longer than it waits for its EPP."""
+    profile = {
+        "role": "data-plane",
+        "name": "impatient",
+        "start": {"command": [*GATEWAY, flag]},
+        "claims": {"follows": "either", "retries": 3, "retryStatuses": [503], "failureMode": "open"},
+    }
+    chosen = ("-k", "gateway.relays-late-refusals", "-k", "gateway.asks-for-many-at-a-time*")
+    return standing(folder, profile, chosen, seconds=(0.2, 0.3), alone=True)
+
+
+def standing(folder: Path, profile: dict, flags: Sequence[str], **how: Any) -> dict:
+    """The report of a run of the profile during which the suite stands still again and again (`standstills`)."""
     (folder / "profile.yaml").write_text(json.dumps(profile))
-    flags = ("--profile", "profile.yaml", "--jobs", "1", "-q", "-o", "r", *flags)
+    flags = ("--profile", "profile.yaml", "-q", "-o", "r", *flags)
     run = subprocess.Popen([sys.executable, "-m", "conformance", "run", *flags], cwd=folder)
-    with standstills(run.pid, seconds=(0.7, 1.3), between=(0.2, 0.8), seed=1):
+    with standstills(run.pid, between=(0.2, 0.8), seed=1, **how):
         run.wait()
     return json.loads((folder / "r/report.json").read_text())
 
@@ -48,4 +73,14 @@ def test_a_wrong_answer_stays_one(tmp_path: Path) -> None:
 
 def test_one_that_hangs_does_not_conform(tmp_path: Path) -> None:
     made = report(tmp_path, [sys.executable, str(HOSTILE), "{port}", "{endpointsFile}", "hangs", "3"], *ONCE)
+    assert made["result"] != "conformant"
+
+
+def test_a_gateway_that_soon_does_without_its_epp_is_accused_of_nothing(tmp_path: Path) -> None:
+    made = of_gateway(tmp_path, "--variant=impatient-and-open")
+    assert {row["verdict"] for row in made["requirements"]}.isdisjoint({"fail", "warn"})
+
+
+def test_a_wrong_gateway_does_not_conform(tmp_path: Path) -> None:
+    made = of_gateway(tmp_path, "--fault=error-ignored")
     assert made["result"] != "conformant"

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +23,7 @@ from conformance.targets import launch
 from conformance.targets.ports import free_ports
 from conformance.targets.profile import Discovery, File, Kubernetes, Profile, Start, Timeouts
 from conformance.verdict import Result, Verdict
+from ext_proc.record import Author, StreamEnded
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "habits.py"
 SOME = Selection(scenarios=("destination.bodyless", "destination.completion", "destination.within-pool"))
@@ -190,7 +192,7 @@ def test_waits_for_what_was_left_out_again_and_again_are_shortened_and_told(tmp_
     )
     outcome = run(settings, log)
     (anomaly,) = [one for one in outcome.anomalies if one.code == "silent"]
-    assert "did not come 3 times: from then on it was waited 1.0 s for answers, and not 3 s" in anomaly.text
+    assert "did not come 3 times: from then on the suite waited 1.0 s for answers, and not 3 s" in anomaly.text
     assert broken(results(outcome)["own.silence"]).keys() == broken(once).keys() != set()
 
 
@@ -326,6 +328,20 @@ def test_one_whose_handler_fails_is_shown_with_what_it_printed(tmp_path):
     with pytest.raises(GateFailedError, match=r"ended with gRPC status (2|13)(.|\n)*no table of models") as caught:
         conduct(profile("raises", tmp_path / "mark", timeouts=Timeouts(start=2, answer=1)))
     assert "its handler failed" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "hinted"),
+    [
+        (13, "Error serializing response", "could not write the answer"),  # grpc-js
+        (13, "Failed to serialize response!", "could not write the answer"),  # grpcio
+        (3, "unknown message", "refuses the messages as such"),
+    ],
+)
+def test_one_whose_library_sees_other_fields_is_told_so(tmp_path, status, message, hinted):
+    ended = StreamEnded(exchange=None, stream="1", author=Author.EPP, how="status", status=status, message=message)
+    last = SimpleNamespace(stream=ended)
+    assert hinted in gate.hint(profile("well", tmp_path / "mark"), last)
 
 
 def test_one_that_compresses_its_answers_unasked_is_accused_of_that(tmp_path):

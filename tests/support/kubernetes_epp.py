@@ -1,9 +1,9 @@
 """The reference EPP with its pool from the Kubernetes API, as a program: `KUBECONFIG FILE HABIT ARGUMENT…`.
 
-It follows pods and pool as informers of client-go do: it lists and watches, watches on from the last version when a
-watch is over, and lists again when that version has expired. The endpoints go to FILE, which the reference EPP reads.
-HABIT names a class of `HABITS`: `returns` is right, most others are wrong in one respect. Each connection that is
-refused adds a line to FILE.refused.
+It follows pods, pool and InferenceModels as informers of client-go do: it lists and watches, watches on from the last
+version when a watch is over, and lists again when that version has expired. The endpoints go to FILE, which the
+reference EPP reads. HABIT names a class of `HABITS`: `returns` is right, most others are wrong in one respect. Each
+connection that is refused adds a line to FILE.refused.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import httpx
 import yaml
 
 from reference_epp.__main__ import main
+from reference_epp.conversation import Conversation
 from reference_epp.endpoints import Endpoint, parse_endpoint
 from reference_epp.picker import Picker, Request
 
@@ -54,6 +55,7 @@ class Returns:
         self.file = file
         self.pods: dict[str, dict] = {}
         self.pool: dict | None = None
+        self.models: dict[tuple[str, str], str] = {}
         self.lock = threading.Lock()
 
     # -- what is read --------------------------------------------------------------------------------------------------
@@ -98,10 +100,20 @@ class Returns:
         """Whether an InferenceModel is of this pool."""
         return model["spec"]["poolRef"]["name"] == "pool"
 
-    def models(self) -> list[str]:
-        """Which models there are; they are read once, as the reference EPP is told them when it starts."""
-        found = httpx.get(f"{self.server}{self.models_path}").raise_for_status().json()["items"]
-        return [model["spec"]["modelName"] for model in found if self.references(model)]
+    def key_of(self, model: dict) -> tuple[str, str]:
+        return model["metadata"]["namespace"], model["metadata"]["name"]
+
+    def models_listed(self, models: Iterable[dict]) -> None:
+        self.models = {self.key_of(model): model["spec"]["modelName"] for model in models if self.references(model)}
+
+    def model_changed(self, change: str, model: dict) -> None:
+        if change != "DELETED" and self.references(model):
+            self.models = self.models | {self.key_of(model): model["spec"]["modelName"]}
+        else:
+            self.models = {key: name for key, name in self.models.items() if key != self.key_of(model)}
+
+    def knows(self, model: str) -> bool:
+        return model in self.models.values()
 
     # -- how it is read ------------------------------------------------------------------------------------------------
 
@@ -109,6 +121,7 @@ class Returns:
         for path, listed, changed in (
             (self.pool_path, self.pools_listed, self.pool_changed),
             (self.pods_path, self.pods_listed, self.pod_changed),
+            (self.models_path, self.models_listed, self.model_changed),
         ):
             threading.Thread(target=self.follow, args=(path, listed, changed), daemon=True).start()
 
@@ -208,6 +221,20 @@ class TakesItsTime(Returns):
         threading.Event().wait(0.1)
         super().pod_changed(change, pod)
 
+    def model_changed(self, change: str, model: dict) -> None:
+        threading.Event().wait(0.3)
+        super().model_changed(change, model)
+
+
+class ReadsModelsNowAndThen(Returns):
+    """It lists them, and does not watch them."""
+
+    def watch(self, client: httpx.Client, path: str, version: str, changed) -> Iterable[str]:
+        return iter(()) if path == self.models_path else super().watch(client, path, version, changed)
+
+    def after_the_end(self, version: str) -> str:
+        return ""
+
 
 # -- wrong: how it is read ---------------------------------------------------------------------------------------------
 
@@ -283,6 +310,54 @@ class ReadsTheThirdCondition(ReadsTheFirstCondition):
 
 class ReadsTheLastCondition(ReadsTheFirstCondition):
     place = -1
+
+
+class TakesListedPodsForReady(Returns):
+    """Looks at readiness when a pod changes, and not in lists."""
+
+    def pods_listed(self, pods: Iterable[dict]) -> None:
+        super().pods_listed(pods)
+        self.listed = list(self.pods.values())
+
+    def ready(self, pod: dict) -> bool:
+        return any(one is pod for one in self.listed) or super().ready(pod)
+
+
+class TakesAnyPool(Returns):
+    """Of its namespace: the one that was changed last."""
+
+    def pool_changed(self, change: str, pool: dict) -> None:
+        self.pool = pool if change != "DELETED" else None
+
+
+class TakesPodsForReadyOnceSelected(TakesListedPodsForReady):
+    """Lists pods again when its selector changes, and looks at the labels of those alone."""
+
+    def pods_listed(self, pods: Iterable[dict]) -> None:
+        Returns.pods_listed(self, pods)
+        self.listed = []
+
+    def pool_changed(self, change: str, pool: dict) -> None:
+        if self.pool is not None and pool["spec"]["selector"] != self.pool["spec"]["selector"]:
+            self.listed = list(self.pods.values())
+        super().pool_changed(change, pool)
+
+
+class ForgetsByPartsOfNames(Returns):
+    """With a pod those go whose names have its name in them."""
+
+    def pod_changed(self, change: str, pod: dict) -> None:
+        super().pod_changed(change, pod)
+        if change == "DELETED":
+            self.pods = {name: one for name, one in self.pods.items() if not self.part(self.key(pod), name)}
+
+    def part(self, gone: str, name: str) -> bool:
+        return name.startswith(gone)
+
+
+class ForgetsByEndsOfNames(ForgetsByPartsOfNames):
+    def part(self, gone: str, name: str) -> bool:
+        return name.endswith(gone)
 
 
 class ReadsThePhase(Returns):
@@ -397,6 +472,20 @@ class CountsThePorts(Returns):
         super().pool_changed(change, pool)
 
 
+class TakesAnyPoolLater(TakesAnyPool):
+    def pool_changed(self, change: str, pool: dict) -> None:
+        threading.Event().wait(0.5)
+        super().pool_changed(change, pool)
+
+
+class ForgetsItsPoolWithAnotherLater(Returns):
+    def pool_changed(self, change: str, pool: dict) -> None:
+        threading.Event().wait(0.5)
+        super().pool_changed(change, pool)
+        if change == "DELETED":
+            self.pool = None
+
+
 class TakesTheFirstPool(Returns):
     def pools_listed(self, pools: Iterable[dict]) -> None:
         self.pool = next(iter(pools), None)
@@ -419,6 +508,49 @@ class TakesModelsOfEveryNamespace(Returns):
     models_path = f"{MODELS}/inferencemodels"
 
 
+# -- wrong: which models it knows --------------------------------------------------------------------------------------
+
+
+class NeverLearnsModels(Returns):
+    """It reads them when it starts."""
+
+    known: frozenset[str] = frozenset()
+
+    def models_listed(self, models: Iterable[dict]) -> None:
+        super().models_listed(models)
+        self.known = frozenset(self.models.values())
+
+    def knows(self, model: str) -> bool:
+        return model in self.known
+
+
+class KeepsDeletedModels(Returns):
+    def model_changed(self, change: str, model: dict) -> None:
+        if change != "DELETED":
+            super().model_changed(change, model)
+
+
+class KeepsModelsOfAPoolThatTheyLeft(Returns):
+    def model_changed(self, change: str, model: dict) -> None:
+        if change != "MODIFIED" or self.references(model):
+            super().model_changed(change, model)
+
+
+class DropsModelsThatAreUpdated(Returns):
+    def model_changed(self, change: str, model: dict) -> None:
+        super().model_changed("DELETED" if change == "MODIFIED" else change, model)
+
+
+class ForgetsAModelWithTheFirstThatGoes(Returns):
+    """Though another InferenceModel names it, too."""
+
+    def model_changed(self, change: str, model: dict) -> None:
+        super().model_changed(change, model)
+        if change == "DELETED":
+            said = model["spec"]["modelName"]
+            self.models = {key: name for key, name in self.models.items() if name != said}
+
+
 if __name__ == "__main__":
     file, habit, *arguments = sys.argv[1:]
     server = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())["clusters"][0]["cluster"]["server"]
@@ -426,5 +558,6 @@ if __name__ == "__main__":
     Path(file).unlink()
     reader = HABITS[habit](server, Path(file))
     reader.start()
-    sys.argv[1:] = ["--endpoints-file", file, *(f"--model={name}" for name in reader.models()), *arguments]
+    Conversation.knows = lambda _, model: reader.knows(model)
+    sys.argv[1:] = ["--endpoints-file", file, "--model=any", *arguments]  # with none given it would refuse none
     sys.exit(main())

@@ -13,13 +13,15 @@ from conformance.targets.listening import family
 
 
 @contextlib.contextmanager
-def standstills(pid: int, *, seconds: tuple[float, float], between: tuple[float, float], seed: int) -> Iterator[None]:
-    """While entered, the family of `pid` stands still for `seconds` (least, most) and then runs for `between`."""
+def standstills(
+    pid: int, *, seconds: tuple[float, float], between: tuple[float, float], seed: int, alone: bool = False
+) -> Iterator[None]:
+    """While entered, the family of `pid`, or it `alone`, stands still for `seconds` (least, most), then runs."""
     rng, over = random.Random(seed), threading.Event()
 
     def again_and_again() -> None:
         while not over.wait(rng.uniform(*between)):
-            stopped = list(family(pid))
+            stopped = [pid] if alone else list(family(pid))
             _tell(stopped, signal.SIGSTOP)
             over.wait(rng.uniform(*seconds))
             _tell(stopped, signal.SIGCONT)

@@ -20,10 +20,17 @@ from conformance.reading.destination import header_list, values_of
 from conformance.reading.endpoints import BLANKS, EndpointList, canonical, parse_list
 from conformance.reading.inference_request import is_inference
 from conformance.verdict import Verdict
+from ext_proc.messages import ProcessingResponse
 from ext_proc.protocol import DESTINATION
 
 NO_KIND = "The field is not the one that the library has: `structValue` in protobuf.js, also with `keepCase`."
 """What leaves a Value empty without an error."""
+
+NO_FIELDS = (
+    "An answer has dynamic_metadata, and nothing is in it: in a library that does not turn maps into a Struct, such as "
+    "protobuf.js, the namespaces belong into its `fields`, each as a Value."
+)
+"""What leaves a Struct empty without an error."""
 
 # -- an error, or nothing ----------------------------------------------------------------------------------------------
 
@@ -34,15 +41,16 @@ def undue_error(view: ExchangeView) -> Ruling | None:
     known = view.due.endpoint_due
     expected = ("an endpoint",) if known else ("an endpoint", "an ImmediateResponse with an error that was due")
     for_its_size = view.code == TOO_LARGE
-    ordinary = view.shape is Shape.ORDINARY or _before_the_body(view) or (for_its_size and view.cut_short)
+    beginning = view.cut_short and not view.incomprehensible
+    ordinary = view.shape is Shape.ORDINARY or _before_the_body(view) or beginning
     match view.shape:
-        case Shape.BODYLESS if view.incomprehensible and view.code in range(400, 500):
+        case Shape.BODYLESS if view.incomprehensible and view.family == 4:
             return None
         case Shape.BODYLESS:
             return view.fail("EPP-DEST-07", expected, hint="Model servers take requests without a body, too.")
         case _ if not ordinary:
             either = ("an endpoint", "an ImmediateResponse with 4xx")
-            return view.warn("EPP-DEST-07", either) if view.code >= 500 else view.fail("EPP-DEST-07", either)
+            return view.warn("EPP-DEST-07", either) if view.family >= 5 else view.fail("EPP-DEST-07", either)
         case _ if for_its_size and view.stream.request.duplex and view.facts.counts("EPP-STRM-01"):
             hint = "Streaming mode has to take bodies of many chunks and megabytes."
             return view.fail("EPP-STRM-01", expected, hint=hint)
@@ -120,7 +128,13 @@ def _missing_metadata(view: ExchangeView) -> Ruling:
             expected = "the destination metadata on or before the answer that releases the request"
             return view.warn("EPP-DEST-08", expected, actual, at=late.message, hint=hint)
         return view.fail("ENV-14", expected, f"{actual}, when the request is long gone", at=late.message)
-    return view.fail("EPP-DEST-02", expected, f"no such entry; header {destination.header or 'neither'}")
+    empty = any(message.response is not None and _empty_metadata(message.response) for message in view.stream.answers)
+    actual = f"no such entry; header {destination.header or 'neither'}"
+    return view.fail("EPP-DEST-02", expected, actual, hint=NO_FIELDS if empty else "")
+
+
+def _empty_metadata(answer: ProcessingResponse) -> bool:
+    return answer.HasField("dynamic_metadata") and not answer.dynamic_metadata.fields
 
 
 def _different(view: ExchangeView) -> Ruling | None:

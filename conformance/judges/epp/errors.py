@@ -30,7 +30,7 @@ NO_ENDPOINT = "an ImmediateResponse with 503: no endpoint is eligible"
 def due_error(view: ExchangeView) -> Ruling | None:
     """What is wrong with an ImmediateResponse where an error is due because the pool has nothing."""
     if not view.facts.applies("EPP-ERR-02"):
-        return None if view.code >= 400 else view.fail("EPP-ERR-01", "an error: 400 or more, or a gRPC status")
+        return None if view.family >= 4 else view.fail("EPP-ERR-01", "an error: 400 or more, or a gRPC status")
     if acceptable_error(view):
         return None
     if view.code == TOO_MANY and view.sheddable:
@@ -44,7 +44,7 @@ def acceptable_error(view: ExchangeView) -> bool:
     if view.code == UNAVAILABLE:
         return True
     bad_request = view.incomprehensible or view.unknown_model
-    return bad_request and view.code in range(400, 500) and view.code != TOO_MANY
+    return bad_request and view.family == 4 and view.code != TOO_MANY
 
 
 def never_due(view: ExchangeView) -> bool:
@@ -54,13 +54,14 @@ def never_due(view: ExchangeView) -> bool:
     type is to get is not defined, but an answer below 400 says that the request was served.
     """
     unnamed = view.code >= 500 and view.code != UNAVAILABLE and view.facts.applies("EPP-ERR-02")
-    return view.code < 400 or (unnamed and view.hint.kind != "wrong-type")
+    return view.family < 4 or (unnamed and view.hint.kind != "wrong-type")
 
 
 def undue_error(view: ExchangeView) -> Ruling | None:
     """What is wrong with an ImmediateResponse although an endpoint is due; None also where the code is acceptable."""
     load, code = view.due.load, view.code
     dropped = code == UNAVAILABLE or view.shape is Shape.ORDINARY  # other codes may be about an odd request
+    dropped = dropped or (view.family < 4 and view.facts.applies("EPP-ERR-01"))  # 0.2.0: any error is right
     if load.saturated and code != TOO_MANY and dropped:
         if view.facts.applies("EPP-ERR-03"):
             expected = ("an endpoint", "an ImmediateResponse with 429, if the request is dropped")
@@ -86,18 +87,18 @@ def tolerated(view: ExchangeView) -> bool:
     The scenario says so; no server has the model; the EPP is blind; it sheds; its own filters may leave nothing of a
     busy subset (AMB-11); no EPP needs to understand the request; or it is very large.
     """
-    code, load = view.code, view.due.load
+    code, load, error = view.code, view.due.load, view.family >= 4
     if view.expectation is not None and expectation.accepts(view.expectation.answer, view):
         return True
-    if view.unknown_model and code >= 400 and (code < 500 or view.facts.counts("EPP-ERR-01")):
+    if view.unknown_model and error and (view.family == 4 or view.facts.counts("EPP-ERR-01")):
         return True  # 0.2.0 names no code
     if code == UNAVAILABLE and (load.blind or (load.saturated and view.hint.set)):
         return True
     if code == TOO_MANY:
         return load.blind or not load.idle
-    if code >= 400 and (load.saturated or load.blind or view.incomprehensible) and view.facts.counts("EPP-ERR-01"):
+    if error and (load.saturated or load.blind or view.misread) and view.facts.counts("EPP-ERR-01"):
         return True  # 0.2.0 names no code
-    if code in range(400, 500) and view.incomprehensible and not (code == TOO_LARGE and view.cut_short):
+    if view.family == 4 and (view.misread if code == TOO_LARGE else view.incomprehensible):
         return True
     request = view.stream.request
     limit = LARGE_STREAMED_BODY if request.duplex and view.facts.counts("EPP-STRM-01") else LARGE_BODY
@@ -140,7 +141,7 @@ def errors(view: ExchangeView) -> Iterator[Ruling]:
     elif due.error_due:
         yield passed("EPP-ERR-04")
     if due.error_due:
-        if view.code >= 400:
+        if view.family >= 4:
             yield passed("EPP-ERR-01")
         if view.code == UNAVAILABLE and due.pool_empty:
             yield passed("EPP-ERR-02")

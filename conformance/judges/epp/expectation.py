@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.evidence.episode import Context, Expectation
+from conformance.evidence.episode import Expectation
+from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ruling import Nature, Ruling, passed, recorded
 from conformance.reading.endpoints import canonical
@@ -24,7 +25,7 @@ def accepts(expected: Sequence[str], view: ExchangeView) -> bool:
 
     Where an error is expected any is right in 0.2.0, which names neither codes nor forms (reading AMB-13).
     """
-    if view.facts.counts("EPP-ERR-01") and (view.code >= 400 or _is("grpc-error", view)):
+    if view.facts.counts("EPP-ERR-01") and (view.family >= 4 or _is("grpc-error", view)):
         return any(kind != "endpoint" for kind in expected)
     return any(_is(kind, view) for kind in expected)
 
@@ -36,9 +37,9 @@ def _is(kind: str, view: ExchangeView) -> bool:
         case "endpoint":
             return view.answer is AnswerKind.ENDPOINT
         case "grpc-error":
-            return view.answer is AnswerKind.ENDED and bool(view.stream.stop and view.stream.stop.status)
+            return view.ended_in_error
         case _ if len(kind) == 3 and kind.endswith("xx"):
-            return str(view.refused)[:1] == kind[0]
+            return bool(view.refused) and str(view.family) == kind[0]
         case _:
             return str(view.refused) == kind
 
@@ -50,15 +51,20 @@ def dropped(view: ExchangeView) -> bool:
     return view.answer is AnswerKind.IMMEDIATE and view.code == TOO_MANY and due.endpoint_due and not due.load.idle
 
 
-def about(expectation: Expectation, context: Context) -> str | None:
-    """The requirement that is broken if `expectation` is not met."""
-    return expectation.requirement or (context.requirements[0] if context.requirements else None)
+_ERRORS = ("EPP-ERR-02", "EPP-ERR-03", "EPP-ERR-04")
+"""What later versions say of errors, of which 0.2.0 only says that there must be one."""
+
+
+def about(expectation: Expectation, facts: EpisodeFacts) -> str | None:
+    """The requirement that is broken if `expectation` is not met: by default the first that the scenario names."""
+    named = expectation.requirement or next(iter(facts.context.requirements), None)
+    return "EPP-ERR-01" if named in _ERRORS and facts.applies("EPP-ERR-01") else named
 
 
 def expectation(view: ExchangeView, *, blamed: bool) -> Iterator[Ruling]:
     """The scenario's expectation of `view`; `blamed`: fault was already found with its answer."""
     expected = view.expectation
-    requirement = about(expected, view.context) if expected is not None else None
+    requirement = about(expected, view.facts) if expected is not None else None
     if expected is None or requirement is None or view.answer in _TELLS_NOTHING:
         return
     if view.ended_by_exit and view.answer in (AnswerKind.ENDED, AnswerKind.SILENT):

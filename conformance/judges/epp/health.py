@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.evidence.episode import Context, Expectation, HealthProbe, PoolState, ProcessExited, ProcessStarted
+from conformance.evidence.episode import Expectation, HealthProbe, PoolState, ProcessExited, ProcessStarted
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.epp import expectation
 from conformance.judges.exchange_view import AnswerKind
@@ -97,7 +97,7 @@ def expected_health(episode_view: EpisodeView, *, blamed: frozenset[str | None])
         return
     for probe in episode_view.episode.of(HealthProbe):
         expected: Expectation | None = episode_view.context.expectations.get(probe[1].exchange or "")
-        requirement = _about(expected, episode_view.context, probe[1].service) if expected is not None else None
+        requirement = _about(expected, episode_view, probe[1].service) if expected is not None else None
         if expected is None or not expected.health or requirement is None:
             continue
         if _is(probe[1]) & {one.lower().replace("_", "-") for one in expected.health}:
@@ -106,12 +106,12 @@ def expected_health(episode_view: EpisodeView, *, blamed: frozenset[str | None])
             yield _ruling(probe, requirement, " or ".join(expected.health))
 
 
-def _about(expected: Expectation, context: Context, service: str) -> str | None:
+def _about(expected: Expectation, episode_view: EpisodeView, service: str) -> str | None:
     """The requirement that an expectation is about: that of the service, if the scenario names it too."""
     own = _OF_SERVICE.get(service, "")
-    if expected.requirement is None and own in context.requirements:
+    if expected.requirement is None and own in episode_view.context.requirements:
         return own
-    return expectation.about(expected, context)
+    return expectation.about(expected, episode_view)
 
 
 def _is(probe: HealthProbe) -> set[str]:

@@ -3,8 +3,8 @@
 An answer that holds the id of another request is cross-talk (ENV-21). A single pick outside the subset can't tell it
 from a subset that is ignored. So from picks both are only concluded with controls in the same episode:
 
-- ENV-21: several requests that met no other (alone on the wire, with ids that no other had) kept to their subsets, and
-  this one, which did meet others, got what one of them was due;
+- ENV-21: several requests with a body, or without one, as this one, that met no other (alone on the wire, with ids that
+  no other had) kept to their subsets, and this one, which did meet others, got what one of them was due;
 - EPP-DEST-10: several wrong picks, each exactly what the request before it on the same connection was due, and no
   other request at the same time.
 """
@@ -62,7 +62,8 @@ def _due(other: ExchangeView, view: ExchangeView) -> bool:
 def _mixed_up(view: ExchangeView) -> bool:
     if not any(_due(one, view) for one in _met(view)):
         return False
-    controls = [one for one in view.siblings if _telling(one) and not _met(one)]
+    alike = (one for one in view.siblings if not one.settling and one.bodyless is view.bodyless)
+    controls = [one for one in alike if _telling(one) and not _met(one)]
     return len(controls) >= CONTROLS and all(_right(one) for one in controls) and _differ(controls)
 
 

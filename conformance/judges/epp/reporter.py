@@ -49,7 +49,7 @@ def values(view: ExchangeView) -> Iterator[Ruling]:
     expected, response = view.expectation, view.stream.response
     if expected is None or not expected.report or not view.context.claims.reporter:
         return
-    requirement = expectation.about(expected, view.context)
+    requirement = expectation.about(expected, view.facts)
     if requirement is None or any(one.partial for one in view.stream.answers):
         return
     attributes = configured(view.context.claims.attributes)
@@ -157,7 +157,7 @@ def starts(episode_view: EpisodeView) -> Iterator[Ruling]:
     context = episode_view.context
     for entry, attempt in episode_view.episode.of(StartAttempt):
         wanted = context.expectations.get(attempt.exchange or "")
-        requirement = expectation.about(wanted, context) if wanted is not None else None
+        requirement = expectation.about(wanted, episode_view) if wanted is not None else None
         if wanted is None or requirement is None or wanted.starts is None:
             if context.requirements:
                 yield recorded(context.requirements[0], _started(attempt), exchange=attempt.exchange, seq=entry.seq)

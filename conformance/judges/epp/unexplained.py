@@ -26,7 +26,8 @@ def unexplained(view: ExchangeView) -> Iterator[Ruling]:
     if response is None or view.stream.offence is not None or conversation.aborted or conversation.expired:
         return
     entry, got = response
-    expected = "" if got.details in _OF_THE_DATA_PLANE else _missed(view, got.status, complete=got.complete)
+    given_up = got.details in _OF_THE_DATA_PLANE and view.stream.immediate is None  # else they are the EPP's words
+    expected = "" if given_up else _missed(view, got.status, complete=got.complete)
     if expected and not view.ended_by_exit:
         cut = "" if got.complete else ", cut short"
         details = f" ({got.details})" if got.details else ""

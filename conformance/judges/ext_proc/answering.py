@@ -22,7 +22,7 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, recorded
 from conformance.reading.decoded_message import REQUEST, RESPONSE
-from conformance.reading.stream_direction import StreamDirection, empty_chunk
+from conformance.reading.stream_direction import StreamDirection, brings_forward
 from conformance.reading.stream_state import StopKind, StreamStop
 from conformance.verdict import Verdict
 from ext_proc.record import Author, Wait
@@ -89,9 +89,9 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
                 yield from _response_not_reached()
         elif view.ended_by_exit:
             return
-        elif _in_words(view, stop) and _error_was_due(view):
+        elif _in_words(view) and _error_was_due(view):
             yield from (passed("EPP-ERR-01"), passed("ENV-16"))
-        elif stop.kind in _ENDED and not view.due.known and (view.settling or _in_words(view, stop)):
+        elif stop.kind in _ENDED and not view.due.known and (view.settling or _in_words(view)):
             return  # whether the pool had anything eligible is not known
         elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):
             yield _cut_short(view, stop, side)
@@ -125,7 +125,7 @@ def _goes_on(view: ExchangeView, stop: StreamStop) -> bool:
     """
     entry = stop.entry
     seconds = entry.event.seconds if entry is not None and isinstance(entry.event, Wait) else 0.0
-    message = next((one for one in reversed(view.stream.answers) if not empty_chunk(one)), None)
+    message = next(filter(brings_forward, reversed(view.stream.answers)), None)
     return entry is not None and message is not None and entry.t - message.entry.t < 0.9 * seconds * 1e9
 
 
@@ -140,15 +140,14 @@ def _cut_short(view: ExchangeView, stop: StreamStop, side: str) -> Ruling:
     )
 
 
-def _in_words(view: ExchangeView, stop: StreamStop) -> bool:
+def _in_words(view: ExchangeView) -> bool:
     """Whether a request was answered with an error as 0.2.0 allows it: it names no form (reading AMB-13)."""
-    undecided = view.decided is None and view.stream.request.headers is not None
-    return undecided and stop.kind in (StopKind.STATUS, StopKind.RESET) and view.facts.counts("EPP-ERR-01")
+    return view.ended_in_error and view.facts.counts("EPP-ERR-01")
 
 
 def _error_was_due(view: ExchangeView) -> bool:
     load = view.due.load
-    if view.hint_leaves_nothing or load.saturated or load.blind or view.unknown_model or view.incomprehensible:
+    if view.hint_leaves_nothing or load.saturated or load.blind or view.unknown_model or view.misread:
         return True
     return view.expectation is not None and expectation.accepts(view.expectation.answer, view)
 
@@ -168,7 +167,7 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     silent = stop.kind is StopKind.HANG
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
     actual = f"no answer to {side}_{part}{awaited}" if silent else f"{stop.what}, {side}_{part} unanswered"
-    hint = _HINTS.get(requirement, "" if silent else _LOST if stop.kind is StopKind.LOST else _ENDS[side])
+    hint = _HINTS.get(requirement, "" if silent else _BREAKS.get(stop.kind, _ENDS[side]))
     if silent and requirement == "ENV-21" and root_cause.beside_unread(view):
         actual += ", while nothing was read of another connection"
         hint = _UNREAD
@@ -195,6 +194,11 @@ _LOST = (
     "The process ended, or it closed the connection while a stream was open on it. Where connections have a limit of "
     "age, or the server stops, let open streams end first (grpc-go: MaxConnectionAgeGrace, GracefulStop)."
 )
+_RESET = (
+    "A reset without a gRPC status is seldom what a handler means: look for a panic, for a time limit on whole streams "
+    "(WriteTimeout and ReadTimeout of net/http), and for a limit of a connection's age with little grace."
+)
+_BREAKS = {StopKind.LOST: _LOST, StopKind.RESET: _RESET}
 _CROWDED = (
     "Requests like this one are answered when fewer streams are open. A server with a thread for each stream may have "
     "run out of threads; a lock or a queue that streams share looks the same."
@@ -295,7 +299,7 @@ def _missing_part(direction: StreamDirection, part: str) -> str | None:
 
 def _all_came_back(direction: StreamDirection) -> bool:
     """Whether as many bytes came back as were sent; a body that the EPP rewrites may have another length."""
-    sent = sum(len(message.body) for message in direction.bodies)
+    sent = sum(len(message.body) for message in direction.due_bodies)
     commons = (message.common for message in direction.body_answers)
     return sum(len(one.body_mutation.streamed_response.body) for one in commons if one is not None) >= sent
 

@@ -37,12 +37,17 @@ TELLING = 16
 
 def answered_body(direction: StreamDirection) -> bytes | None:
     """The body that goes on after the EPP's answers; None if it is not complete or was not observed. A BUFFERED one is
-    complete with its one answer, also where trailers are to follow."""
+    complete with its one answer, also where trailers are to follow, and one that the answer to the headers replaces if
+    all of it was sent before."""
     complete = bool(direction.body_answers) if direction.mode == BUFFERED else direction.complete
-    if not complete or not direction.bodies or direction.replaced:
+    if direction.replaced:
+        complete = direction.end is not None and direction.dropped(direction.end)
+    if not complete or not direction.bodies:
         return None
     if any(message.partial for message in (*direction.bodies, *direction.body_answers)):
         return None
+    if direction.replaced:
+        return _replacement(direction)
     if direction.duplex:
         return b"".join(_streamed(message) for message in direction.body_answers)
     return b"".join(
@@ -107,7 +112,7 @@ def _replaced(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
         rule = "EPP-TRN-05" if direction.side == REQUEST else "ENV-09"
         expected = f"a {direction.side} without a body is sent on without one"
         return view.warn(rule, expected, f"a body of {len(body)} bytes is added to it", at=at)
-    if body and direction.bodies:
+    if (body and direction.bodies) or answered_body(direction) is not None:
         return None  # the data plane did not wait for the answer, so that the EPP may have seen it
     actual = f"it is replaced with {f'{len(body)} other bytes' if body else 'nothing'} before any of it was seen"
     return view.fail("ENV-09", f"the {direction.side} body goes on", actual, at=at)
@@ -132,9 +137,14 @@ def sent_body(direction: StreamDirection) -> bytes:
     return b"".join(message.body for message in direction.bodies)
 
 
+def _due_body(direction: StreamDirection) -> bytes:
+    """The body as far as its answers must hold it."""
+    return b"".join(one.body for one in direction.due_bodies)
+
+
 def unpacked_body(direction: StreamDirection) -> bytes | None:
     """What a body held that the EPP unpacked, taking its content-encoding away; None if it did not."""
-    got, sent = answered_body(direction), sent_body(direction)
+    got, sent = answered_body(direction), _due_body(direction)
     codings = values_of(sent_headers(direction), _ENCODING)
     if got is None or got == sent or len(codings) != 1 or values_of(header_list(direction, late=True), _ENCODING):
         return None
@@ -154,7 +164,7 @@ def integrity(view: ExchangeView) -> Iterator[Ruling]:
         header = view.request_header if request else view.response_header
         claims, plain = view.context.claims, unpacked_body(direction)
         found = compare(
-            sent_body(direction) if plain is None else plain,
+            _due_body(direction) if plain is None else plain,
             got,
             claims=claims.body_rewrites if request else claims.response_rewrites,
             events=is_event_stream(header("content-type")),
@@ -163,7 +173,7 @@ def integrity(view: ExchangeView) -> Iterator[Ruling]:
         match found.sameness:
             case Sameness.LOST:
                 yield _lost(view, direction, got, found.difference)
-            case Sameness.CHANGED if _foreign(view, direction.side, sent_body(direction), got):
+            case Sameness.CHANGED if _foreign(view, direction.side, _due_body(direction), got):
                 yield _lost(view, direction, got, found.difference)
             case Sameness.CHANGED:
                 yield view.warn(
@@ -180,7 +190,7 @@ def integrity(view: ExchangeView) -> Iterator[Ruling]:
 
 
 def _lost(view: ExchangeView, direction: StreamDirection, got: bytes, difference: str) -> Ruling:
-    sent = sent_body(direction)
+    sent = _due_body(direction)
     actual = f"{direction.side} body: {difference}"
     if _foreign(view, direction.side, sent, got):
         expected = "the body of this stream and of no other"
@@ -280,16 +290,22 @@ def _empty_mutation(view: ExchangeView, direction: StreamDirection) -> Ruling | 
 
 
 def _length_of_an_error(view: ExchangeView) -> Iterator[Ruling]:
-    """The same of an ImmediateResponse that is not streamed. Envoy leaves the header out, other data planes may not.
-    The answer to HEAD has no body, and may tell the length of another's."""
+    """The same of an ImmediateResponse. Envoy leaves the header out of one that is not streamed, other data planes may
+    not. The answer to HEAD has no body, and may tell the length of another's."""
     message = view.stream.immediate
-    if message is None or message.what == STREAMED_REPLY or message.partial or message.response is None:
+    if message is None or message.partial or message.response is None or view.request_header(":method") == b"HEAD":
         return
-    mutation = message.header_mutation
-    if mutation is None or view.request_header(":method") == b"HEAD":
-        return
-    body = message.response.immediate_response.body
-    values = {value_of(one.header) for one in mutation.set_headers if one.header.key.lower() == "content-length"}
+    if message.what == STREAMED_REPLY:
+        parts = [one for one in view.conversation.messages if one.what == STREAMED_REPLY]
+        if not view.stream.reply_ended or any(one.partial or one.response is None for one in parts):
+            return
+        replies = [one.response.streamed_immediate_response for one in parts if one.response is not None]
+        body = b"".join(one.body_response.body for one in replies)
+        set_headers = [*message.response.streamed_immediate_response.headers_response.headers.headers]
+    else:
+        body = message.response.immediate_response.body
+        set_headers = [one.header for one in message.response.immediate_response.headers.set_headers]
+    values = {value_of(one) for one in set_headers if one.key.lower() == "content-length"}
     if values and values != {b"%d" % len(body)}:
         expected = f"content-length is {len(body)}, the length of the body of the ImmediateResponse"
         actual = f"it is set to {', '.join(_text(value) for value in sorted(values))}"

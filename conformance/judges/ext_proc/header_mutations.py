@@ -44,13 +44,21 @@ def encoding(view: ExchangeView) -> Iterator[Ruling]:
         for name in mutation.remove_headers:
             if not _NAME.fullmatch(name):
                 actual = f"{name!r} is to be removed"
-                yield view.fail("ENV-11", "names of headers are tokens", actual, at=message, hint=_REJECTED)
+                yield view.fail("ENV-11", "names of headers are tokens", actual, at=message, hint=_rejected(message))
     if seen:
         yield passed("ENV-11")
 
 
-_REJECTED = "Envoy takes nothing of such an answer and fails the request. A newline at the end may come from a file."
+_FAILS = "Envoy takes nothing of such an answer and fails the request."
+_LEFT_OUT = "Envoy sends the error to the client, without this header and those after it."
+_NAMELESS = "Envoy 1.40 sends it on, and who gets the message refuses all of it."
 _MALFORMED = "An HTTP/2 message with such trailers is malformed (RFC 9113, section 8.1), and its receiver resets it."
+
+
+def _rejected(message: DecodedMessage) -> str:
+    """What becomes of an answer with an illegal header."""
+    effect = _LEFT_OUT if message.what == "immediate_response" else _FAILS
+    return f"{effect} A newline at the end may come from a file."
 
 
 def _illegal(message: DecodedMessage, option: HeaderValueOption) -> tuple[str, str, str] | None:
@@ -59,9 +67,11 @@ def _illegal(message: DecodedMessage, option: HeaderValueOption) -> tuple[str, s
     if header.value and header.raw_value:
         return "a value in raw_value alone", f"{header.key!r} has both value and raw_value", ""
     if not _NAME.fullmatch(header.key):
-        return "names of headers are tokens", f"a header named {header.key!r} is set", _REJECTED
+        hint = _rejected(message) if header.key else _NAMELESS
+        return "names of headers are tokens", f"a header named {header.key!r} is set", hint
     if not _VALUE.fullmatch(value_of(header)):
-        return "no control characters in values", f"{header.key!r} is set to {value_of(header)[:80]!r}", _REJECTED
+        actual = f"{header.key!r} is set to {value_of(header)[:80]!r}"
+        return "no control characters in values", actual, _rejected(message)
     if message.part == "trailers" and header.key.startswith(":"):
         return "no pseudo-headers in trailers", f"{header.key!r} is set in them", _MALFORMED
     return None

@@ -9,6 +9,7 @@ from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
 from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
 from conformance.verdict import Verdict
+from ext_proc.headers import is_grpc
 from ext_proc.record import Author, StreamEnded
 
 _TOO_MANY = 429
@@ -30,6 +31,13 @@ def immediate_response(view: ExchangeView) -> Iterator[Ruling]:
         actual = f"code {view.code}" if immediate.HasField("status") else "no status"
         expected = "a status with a code from 200 to 599"
         yield view.fail("ENV-15", expected, actual, at=message, hint="Envoy takes a missing status for 200.")
+        return
+    if view.code >= 400 and message.grpc_status == 0 and is_grpc(view.request_header("content-type")):
+        expected = f"a gRPC status that says what {view.code} does, or none"
+        hint = "Leave grpc_status out: the data plane derives it from the code."
+        yield view.fail(
+            "ENV-15", expected, "gRPC status 0 (OK), which the client takes for success", at=message, hint=hint
+        )
         return
     if view.stream.response.complete:
         expected = "no ImmediateResponse once the response is complete"
@@ -78,7 +86,7 @@ def _taken_back(view: ExchangeView, message: DecodedMessage) -> Ruling | None:
     if released is None or released is message or view.stream.response.headers is not None:
         return None
     idle = view.due.known and load.idle and not load.blind
-    malformed = view.code in range(400, 500) and (view.incomprehensible or view.unknown_model)
+    malformed = view.family == 4 and (view.incomprehensible or view.unknown_model)
     if not idle and not malformed and view.stream.request.complete:
         return None
     undecided = Verdict.INCONCLUSIVE if view.code == _TOO_MANY else Verdict.FAIL

@@ -79,5 +79,6 @@ def end_of_stream(view: ExchangeView) -> Iterator[Ruling]:
                 "the stream ends when the data plane half-closes it",
                 f"it was still open {wait.seconds:.1f} s later",
                 at=entry.seq,
-                hint="Return from the handler at the end of the data plane's messages.",
+                hint="Return from the handler at the end of the data plane's messages. With grpc-js, call end() on "
+                "the event `end`: a loop of `for await` destroys the call, and no status is sent.",
             )

@@ -69,6 +69,7 @@ def _any(_: str, __: str) -> bool:
 
 _ALIKE: tuple[tuple[str, str, Explains], ...] = (
     ("ENV-16 ENV-21 ENV-03 ENV-05", "ENV-06 ENV-07 ENV-16 ENV-21 ENV-23 EPP-SRVD-01 EPP-STRM-03", _same_silence),
+    ("ENV-07", "EPP-SUB-02 EPP-SUB-03 EPP-SUB-10 EPP-ERR-02 ENV-19", _same_silence),
     ("EPP-SUB-01", "EPP-SUB-02 EPP-SUB-03 EPP-SUB-05 EPP-SUB-06 EPP-SUB-07 EPP-SUB-08 EPP-SUB-09", _subset_ignored),
     (
         "ENV-21",
@@ -83,6 +84,7 @@ _TOGETHER: tuple[tuple[str, str, Explains], ...] = (
     ("ENV-21", "ENV-22", _any),
     ("ENV-11 ENV-12 ENV-13", "EPP-DEST-01 EPP-DEST-05", _any),
     ("ENV-14", "EPP-DEST-02", _any),
+    ("EPP-SUB-05 EPP-SUB-06 EPP-SUB-07", "EPP-SUB-08", _subset_ignored),
     ("ENV-01 ENV-03 ENV-04 ENV-05 ENV-08 ENV-11 ENV-12 ENV-13", "", _client_got),
 )
 """Causes, consequences (none named: any), and what these look like, where both were seen in the same scenario."""

@@ -16,7 +16,7 @@ from conformance.printable import printable
 from conformance.report.document.blocks import Waiver
 from conformance.report.document.failures import Occurrence, passing_but_blamed, waived_text, warnings
 from conformance.report.document.model import Report
-from conformance.report.document.rows import RequirementRow, VersionRow
+from conformance.report.document.rows import RequirementRow, ScenarioRow, VersionRow
 from conformance.report.render.gauges import gauges, gauges_line
 from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
 from conformance.report.render.transcript import Line, transcript
@@ -77,6 +77,19 @@ def failure_text(
         block.field("hint", hint)
     if result.reproduce:
         block.field("reproduce", result.reproduce, "bold")
+    return block.text
+
+
+def conversation_text(row: ScenarioRow, lines: Iterable[Line], *, width: int = 100, whole: bool = False) -> Text:
+    """A scenario without a failure: its id and verdict, its title, what was said."""
+    block = _Block(width, whole=whole)
+    block.line(f"{SYMBOL[row.verdict]} {row.id} {WORD[row.verdict]}", STYLE[row.verdict])
+    block.append(f"  (version {row.version})")
+    block.field("scenario", row.title)
+    if row.reason:
+        block.field("reason", row.reason)
+    for position, line in enumerate(lines):
+        block.conversation("conversation" if position == 0 else "", line)
     return block.text
 
 
@@ -196,8 +209,9 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         yield "gauges", gauges_line(found_gauges)
     if report.waivers:
         waived = sum(len(one.matched) for one in report.waivers)
+        verb = "waives" if len(report.waivers) == 1 else "waive"
         wrong = [f"; {one.problem}" for one in report.waivers if one.problem]
-        yield "waivers", f"{len(report.waivers)} waive {waived} failures{''.join(wrong)}"
+        yield "waivers", f"{len(report.waivers)} {verb} {plural(waived, 'failure')}{''.join(wrong)}"
     if report.anomalies:
         counted = Counter(one.text for one in report.anomalies)
         yield "anomalies", "; ".join(f"{count} times: {text}" if count > 1 else text for text, count in counted.items())

@@ -305,10 +305,15 @@ def _other(event: Event) -> Described | None:
 
 
 def _last_words(output: str) -> tuple[str, ...]:
-    """The end of what a process printed; first what it died of, behind which most languages print a longer stack."""
-    lines = output.splitlines()
+    """The end of what a process printed; or what it died of, and the beginning of a longer stack behind that: there
+    most languages name the place at fault."""
+    lines = [line.replace("\t", "    ") for line in output.splitlines()]
     last, cause = lines[-6:], cause_of(lines)
-    return (*cause, "…", *last[-4:]) if cause and cause[0] not in last else tuple(last)
+    if not cause or cause[0] in last:
+        return tuple(last)
+    at = max(number for number, line in enumerate(lines) if line == cause[-1])
+    stack = [line for line in lines[at + 1 :] if line]
+    return (*cause, *stack[:6], *(("…",) if len(stack) > 6 else ()))
 
 
 def _pod_state(pod: Any) -> str:

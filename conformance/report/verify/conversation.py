@@ -7,7 +7,7 @@ of a run with another seed, does not have the prompts that this one must have.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from conformance.evidence.episode import (
     Context,
@@ -18,6 +18,7 @@ from conformance.evidence.episode import (
     StartAttempt,
 )
 from conformance.evidence.model_server import ServerAsked
+from conformance.planning.data_plane import DataPlaneChoice
 from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report
 from conformance.report.verify import (
@@ -71,13 +72,16 @@ def problems(
 
     `learned` is what the episodes before showed of requests to the target, and learns from this one.
     """
-    yield from _context(planned, episode, context, report)
+    yield from _context(planned, episode, context, report, learned)
+    if not planned.generated and not all(map(learned.same, *_shared(planned.version, episode))):
+        yield "other episodes of the same target have other pods, gauges or processes in the same entry of the log"
     if not planned.generated:
         steps, early = planned.work.instance.scenario.steps, early_end.ended_early(episode)
         numbered = _numbered(episode) or []
         due = _due(steps, numbered)
         begun = [(one.number, entries[0].seq) for one, (_, entries) in zip(due, numbered, strict=False)]
-        yield from pool_states.problems(planned, episode, begun, ended_early=early)
+        fixed = isinstance(around := report.environment.topology, Topology) and around.discovery == "fixed"
+        yield from pool_states.problems(planned, episode, begun, ended_early=early, fixed=fixed)
         yield from course.doings(steps, episode, begun, ended_early=early)
         yield from course.meanwhile(numbered, episode)
     yield from _exchanges(planned, episode, context, report, learned)
@@ -85,10 +89,16 @@ def problems(
     yield from _times(episode, report, seconds)
 
 
+def _shared(version: str, episode: Episode) -> tuple[list[Hashable], list[Entry]]:
+    """What concerns all exchanges is in each episode that it happened in: by target and place in the log."""
+    common = [entry for entry in episode.entries if entry.event.exchange is None]
+    return [("log", version, episode.id.partition("-")[0], entry.seq) for entry in common], common
+
+
 # -- context -----------------------------------------------------------------------------------------------------------
 
 
-def _context(planned: Planned, episode: Episode, context: Context, report: Report) -> Iterator[str]:
+def _context(planned: Planned, episode: Episode, context: Context, report: Report, learned: Learned) -> Iterator[str]:
     scenario, basis = planned.work.instance.scenario, report.plan
     assert basis is not None, "without it there is no plan"
     wanted = {
@@ -108,7 +118,7 @@ def _context(planned: Planned, episode: Episode, context: Context, report: Repor
     if context.stated != report.claims:
         yield "was judged with other claims than the report has"
     if basis.gateway is not None:
-        yield from backends.problems(context, episode, basis.gateway)
+        yield from backends.problems(context, episode, basis.gateway, scenario.pool, learned)
 
 
 # -- exchanges ---------------------------------------------------------------------------------------------------------
@@ -179,9 +189,9 @@ def cut_short(planned: Planned, episode: Episode) -> bool:
 
 
 def asked_about(planned: Planned, episode: Episode, report: Report) -> list[str]:
-    """The exchanges in which our own data plane asked the EPP under test until it answered."""
+    """The exchanges in which a data plane asked the EPP under test until it answered."""
     numbered = _numbered(episode) or []
-    if not _asked_about(report) or early_end.ended_early(episode):
+    if report.implementation.role != "epp" or early_end.ended_early(episode):
         return []
     due = _due(planned.work.instance.scenario.steps, numbered)
     pairs = ((name, one.step.exchange) for (name, _), one in zip(numbered, due, strict=False))
@@ -282,6 +292,7 @@ def _stimulus(
     if request is None:
         if opened is not None:
             yield "an HTTP request where the scenario has a health check"
+        yield from course.probe(planned.work.instance.scenario.steps, one.number, entries)
         return
     if opened is None:
         yield "a health check where the scenario has an HTTP request"
@@ -290,8 +301,9 @@ def _stimulus(
     if (opened.method, opened.http) != (request.method, http):
         was = f"{opened.method} over HTTP/{opened.http}"
         yield f"its evidence has {short(was)}, its scenario {request.method} over HTTP/{http}"
-    asked_about = _asked_about(report)
-    yield from course.problems(request, opened, entries, asked=asked_about, ended_early=ended_early)
+    asked_about, around = _asked_about(report), report.environment.topology
+    choice = DataPlaneChoice.named(around.data_plane) if isinstance(around, Topology) else DataPlaneChoice()
+    yield from course.problems(request, opened, entries, asked=isinstance(request, Exchange), ended_early=ended_early)
     prompt = _prompt(planned, one, request, report.environment.seed)
     if prompt is not None and not _says(entries, prompt):
         yield f"its body does not have the prompt that seed {report.environment.seed} gives"
@@ -306,6 +318,7 @@ def _stimulus(
         source=source_of(report.environment.seed, work.instance.id, work.mode, one.number, one.repeat),
         endpoints=endpoints,
         plane="gateway" if isinstance(request, Request) else "fake" if asked_about else "envoy",
+        choice=choice,
         learned=learned,
     )
     basis = report.plan
@@ -319,7 +332,7 @@ def _stimulus(
         yield from pacing.of_response(request, opened, entries, told)
         yield from pacing.served(request, entries, told, endpoints, basis.destination_namespace)
     elif isinstance(request, Exchange):
-        yield from through_envoy.problems(entries, ended_early=ended_early)
+        yield from through_envoy.problems(entries, told, choice)
     if not any(step.pods for step in work.instance.scenario.steps):
         yield from replies.problems(request, entries, told if asked_about else None)
 

@@ -6,15 +6,18 @@ part of a message was not kept. Each of these must be the scenario's doing, or t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.evidence.episode import (
     Episode,
     EppConduct,
     GaugesShown,
+    HealthProbe,
     PodConduct,
     PoolState,
     ProcessExited,
+    ProcessStarted,
     UnreadConnection,
 )
 from conformance.report.verify import early_end
@@ -95,8 +98,6 @@ def doings(
 ) -> Iterator[str]:
     """What the suite did to pods, EPPs and process otherwise than `steps` say; `begun`: the step and the first entry of
     each exchange, in order.
-
-    A target may be started again before the first exchange, if it did not follow the pool.
     """
     at = [
         (entry.seq, (event.pod, event.conduct) if isinstance(event, PodConduct) else (event.epp, _state(event)))
@@ -113,15 +114,44 @@ def doings(
     wanted += [(name, "up") for name in EPPS if left.get(name) == "down"]  # so that the next scenario finds it
     if found != (wanted[: len(found)] if ended_early else wanted):
         yield f"its pods or EPPs were made to behave as {short(found)}, by its scenario {short(wanted)}"
-    unread = sum(1 for _ in episode.of(UnreadConnection))
-    due = sum(1 for step in steps if step.unread_connection is not None)
-    if unread > due or (unread < due and not (ended_early or early_end.skipped(episode))):
-        yield f"its evidence has {unread} connections that nothing was read of, its scenario {due}"
-    first = begun[0][1] if begun else None
+    yield from _beside(steps, episode, begun, loose=ended_early, skipped=early_end.skipped(episode))
+
+
+def _beside(
+    steps: Sequence[Step], episode: Episode, begun: Sequence[tuple[int, int]], *, loose: bool, skipped: bool
+) -> Iterator[str]:
+    """Between which exchanges connections were left unread, and the target was stopped and started again."""
+    unread = [entry.seq for entry, _ in episode.of(UnreadConnection)]
     stopped = [entry.seq for entry, event in episode.of(ProcessExited) if event.asked]
-    restarts = sum(1 for step in steps if step.restart is not None)
-    if first is not None and sum(1 for seq in stopped if seq > first) > restarts:
-        yield "the target was stopped in its course, which its scenario does not do"
+    started = [entry.seq for entry, _ in episode.of(ProcessStarted)]
+    step, after = 0, 0
+    for until, seq in (*begun, (len(steps), sys.maxsize)):
+        there = [sum(1 for one in found if after < one < seq) for found in (unread, stopped, started)]
+        due = sum(1 for one in steps[step:until] if one.unread_connection is not None)
+        if there[0] > due or (there[0] < due and not (loose or skipped)):
+            yield f"its evidence has {there[0]} connections that nothing was read of, its scenario {due}"
+        restarts = any(one.restart for one in steps[step:until])
+        there[2] = there[2] if after or restarts else 0  # it was started before
+        for times, what in ((there[1], "stopped"), (there[2], "started")):
+            if times and not restarts:
+                yield f"the target was {what} in its course, which its scenario does not do"
+            elif restarts and not times and not loose:
+                yield f"the target was not {what} in its course, as its scenario has it"
+        step, after = until, max(after, seq)
+
+
+def probe(steps: Sequence[Step], number: int, entries: Sequence[Entry]) -> Iterator[str]:
+    """What speaks against a health check being the one of step `number`, with the pool that the target has read."""
+    exists, read = True, True
+    for step in steps[:number]:
+        if step.pool is not None and step.pool.pool is not None:
+            exists = step.pool.pool == "create"
+        read = exists or (read and step.restart is None)
+    synced, health = exists or (None if read else False), steps[number].health
+    probes = [entry.event for entry in entries if isinstance(entry.event, HealthProbe)]
+    found = [(probe.service, probe.pool_synced) for probe in probes]
+    if found != ([] if health is None else [(health.service, synced)]):
+        yield f"its evidence has the health check {short(found)}, its scenario {short(health and health.service)}"
 
 
 def _conducts(steps: Sequence[Step]) -> list[tuple[str, str]]:

@@ -82,9 +82,11 @@ def of_response(request: Exchange, opened: ExchangeOpened, entries: Sequence[Ent
     if least and reply.source == "model-server":
         for entry in entries:
             got = entry.event
-            whole = isinstance(got, ClientResponse) and got.complete and got.details == "via_upstream"
-            if whole and (after := (entry.t - entries[0].t) / 1e9) < least - _EARLY:
-                yield f"the response was whole after {after:.1f} s, by its scenario it takes {least:g} s"
+            if not isinstance(got, ClientResponse) or got.details != "via_upstream":
+                continue
+            due = least if got.complete else reply.delay_seconds
+            if (after := (entry.t - entries[0].t) / 1e9) < due - _EARLY:
+                yield f"the response was over after {after:.1f} s, by its scenario it takes {due:g} s"
     if not reply.lock_step or opened.response_body_mode not in _STREAMED:
         return
     prefix, passed = echo_of("response", None), False

@@ -24,9 +24,12 @@ State: TypeAlias = tuple[str, Standing]
 
 
 def problems(
-    planned: Planned, episode: Episode, begun: Sequence[tuple[int, int]], *, ended_early: bool
+    planned: Planned, episode: Episode, begun: Sequence[tuple[int, int]], *, ended_early: bool, fixed: bool
 ) -> Iterator[str]:
-    """What speaks against the pool of `episode`; `begun`: the step and the first entry of each exchange, in order."""
+    """What speaks against the pool of `episode`; `begun`: the step and the first entry of each exchange, in order.
+
+    Where endpoints are `fixed`, the pods of one scenario may have them otherwise than those of another.
+    """
     if planned.pool is None or planned.work.mode == "direct":
         return  # a model server is in no pool
     gateway = planned.work.mode == "gateway"
@@ -44,6 +47,8 @@ def problems(
     if not gateway and first is not None:
         start = max(entry.seq for entry, _ in episode.of(PoolState) if entry.seq < first)
         kept = [state for entry, state in episode.of(PoolState) if entry.seq >= start]
+        if not fixed and any(itertools.starmap(_swapped, itertools.pairwise(one for _, one in episode.of(PoolState)))):
+            yield "pods of its pool have changed places"
         yield from _places(kept, [*itertools.accumulate(steps, _after, initial=pool)])
     whole = (len(steps), episode.entries[-1].seq + 1)
     for step, until in (whole, *begun):  # when an exchange begins, the steps before its step are over, and no others
@@ -61,6 +66,13 @@ def standing(pool: Pool) -> Standing:
 
 def _after(pool: Pool, step: Step) -> Pool:
     return pool if step.pool is None else pool.after(step.pool)
+
+
+def _swapped(before: PoolState, after: PoolState) -> bool:
+    """Whether pods have the endpoints of each other: one that moves gets an address that none has."""
+    was, now = ({fact.name: fact.endpoints for fact in state.pods} for state in (before, after))
+    moved = [name for name in was if now.get(name, was[name]) != was[name]]
+    return bool(moved) and sorted(was[name] for name in moved) == sorted(now[name] for name in moved)
 
 
 def _places(states: Sequence[PoolState], pools: Sequence[Pool]) -> Iterator[str]:

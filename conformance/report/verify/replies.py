@@ -6,14 +6,25 @@ import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 
-from conformance.reading.decoded_message import decode
+from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage, decode
 from conformance.reading.stream_direction import streams_end
 from conformance.report.verify.steps import short
 from conformance.report.verify.told import Told
 from conformance.scenario.replies import FAILING, chunks_of, headers_of, pairs
 from conformance.scenario.schema import ClientRequest, Exchange, Reply, Request
 from ext_proc.headers import pairs_of
-from ext_proc.record import Author, ClientResponse, Entry, Headers, Message, UpstreamResponse, header
+from ext_proc.record import (
+    RESPONSE_TOO_LARGE,
+    UNROUTED,
+    Author,
+    ClientResponse,
+    Entry,
+    Headers,
+    Message,
+    UpstreamResponse,
+    header,
+)
+from fake_proxy.config import ProxyConfig
 
 _UNANSWERED = ("local-reply", "refused", "never")
 
@@ -38,6 +49,16 @@ def problems(request: ClientRequest, entries: Sequence[Entry], told: Told | None
                 yield f"a model server answered after {answer.delay:g} s, by its scenario it takes {least:g} s"
     if told is not None:
         yield from _told(told, answers)
+    if got is not None and not any(one.what in ("immediate_response", STREAMED_REPLY) for one in _said(entries)):
+        yield from _given_up(request, got, routable=told is not None or bool(answers))
+
+
+def _given_up(request: ClientRequest, got: ClientResponse, *, routable: bool) -> Iterator[str]:
+    """What speaks against `got` being the data plane's answer in the place of a model server's: judges ask no more."""
+    limit, size = ProxyConfig().buffer_limit, sum(map(len, chunks_of(request.reply)))
+    for_nothing = {UNROUTED: routable or got.status != 503, RESPONSE_TOO_LARGE: size <= limit}
+    if for_nothing.get(got.details):
+        yield f"its client got no response of a model server ({got.details}), and nothing in it is a reason"
 
 
 def _answer(answer: UpstreamResponse, reply: Reply, *, whole: bool) -> Iterator[str]:
@@ -70,10 +91,13 @@ def _cut_by_the_epp(entries: Sequence[Entry], told: Told | None) -> bool:
         for one in told.messages
     ):
         return False
-    said = (
+    return any(one.side == "response" and streams_end(one) for one in _said(entries))
+
+
+def _said(entries: Sequence[Entry]) -> Iterator[DecodedMessage]:
+    return (
         decode(one, one.event) for one in entries if isinstance(one.event, Message) and one.event.author is Author.EPP
     )
-    return any(one.side == "response" and streams_end(one) for one in said)
 
 
 def _within(wanted: Headers, found: Headers) -> bool:

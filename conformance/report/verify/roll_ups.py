@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+
+from pydantic import BaseModel
 
 from conformance.outcome import RunOutcome, VersionOutcome, version_outcome
 from conformance.report.document.build import overall, version_row
@@ -54,7 +55,7 @@ def roll_up_problems(report: Report, catalogue: Catalogue) -> Iterator[str]:
         )
         outcomes.append(outcome)
         if (computed := version_row(catalogue, outcome)) != row:
-            yield from _differences(f"version {row.version}", row.model_dump(), computed.model_dump())
+            yield from _differences(f"version {row.version}", row, computed)
         yield from _rows(report, outcome)
     complete = bool(report.versions) and not report.stopped
     if report.complete != (complete and all(row.complete for row in report.versions)):
@@ -75,13 +76,14 @@ def _rows(report: Report, outcome: VersionOutcome) -> Iterator[str]:
         computed = RequirementRow.of(outcome.version, row)
         found = stated.get(computed.id)
         if found is not None and found != computed:
-            yield from _differences(f"{outcome.version} {computed.id}", found.model_dump(), computed.model_dump())
+            yield from _differences(f"{outcome.version} {computed.id}", found, computed)
 
 
-def _differences(where: str, stated: Mapping[str, Any], computed: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in computed.items():
-        if stated[name] != value:
-            yield f"{where}: {name} is {short(stated[name])}, computed {short(value)}"
+def _differences(where: str, stated: BaseModel, computed: BaseModel) -> Iterator[str]:
+    said, own = stated.model_dump(mode="json"), computed.model_dump(mode="json")  # words as the report has them
+    for name in type(computed).model_fields:
+        if getattr(stated, name) != getattr(computed, name):
+            yield f"{where}: {name} is {short(said[name])}, computed {short(own[name])}"
 
 
 # -- times and waivers -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from google.protobuf.message import DecodeError
 
-from conformance.planning.data_plane import MODES, ending_of, paced
+from conformance.planning.data_plane import MODES, DataPlaneChoice, ending_of, paced
 from conformance.planning.injections import injected
 from conformance.report.document.blocks import Redaction
 from conformance.report.verify import pacing
@@ -72,6 +72,7 @@ def problems(
     source: Random,
     endpoints: Mapping[str, tuple[str, ...]],
     plane: Plane,
+    choice: DataPlaneChoice,
     learned: Learned,
 ) -> Iterator[str]:
     """What speaks against `entries`, in which the EPP was `told` something, being those of repeat number `repeat` of
@@ -84,7 +85,7 @@ def problems(
     yield from _head(request, opened, endpoints, plane, learned)
     sent = _sent(request, opened, told, entries, source, learned, plane)
     if isinstance(request, Exchange):
-        yield from _set_up(request, opened, repeat, mode, plane)
+        yield from _set_up(request, opened, repeat, mode, choice)
         if plane == "fake" and told.asked_again:
             yield "the EPP was asked again on another stream, and had not refused the one before"
         if plane == "fake" and request.reply.source != "refused":
@@ -106,7 +107,7 @@ def problems(
         if not learned.hidden.in_body(opened.body, body):
             yield f"its client sent the body {short(opened.body)}, by its scenario {short(body)}"
         return
-    pieces = b"".join(one.request_body.body for one in told.of_kind("request_body"))
+    pieces = b"".join(one.request_body.body for one in _bodies(request, told)[0])
     if not learned.hidden.in_body(pieces, body[: len(pieces)]):
         yield f"the EPP was told the body {short(pieces)}, by its scenario {short(body)}"
 
@@ -241,15 +242,18 @@ def _learn_nearly_known(said: str, which: Hashable, learned: Learned) -> None:
 # -- what the EPP was told ---------------------------------------------------------------------------------------------
 
 
-def _set_up(request: Exchange, opened: ExchangeOpened, repeat: int, mode: str, plane: Plane) -> Iterator[str]:
+def _set_up(
+    request: Exchange, opened: ExchangeOpened, repeat: int, mode: str, choice: DataPlaneChoice
+) -> Iterator[str]:
     of_request = request.mode or mode
     of_response = request.response_mode or of_request
-    wanted = (MODES[of_request].name, MODES[of_response].name)  # type: ignore[index]
+    asked, back = MODES[of_request], MODES[of_response]  # type: ignore[index]
+    wanted = (asked.name, choice.response_mode(asked, back).name)
     if (opened.request_body_mode, opened.response_body_mode) != wanted:
         found = f"{opened.request_body_mode} and {opened.response_body_mode}"
         yield f"its evidence has the body modes {short(found)}, its scenario {wanted[0]} and {wanted[1]}"
     ending = ending_of(request, repeat)
-    if plane == "fake" and opened.ending != ending:
+    if choice.variant is None and opened.ending != ending:
         yield f"its streams are ended by {short(opened.ending)}, by its scenario {ending}"
 
 
@@ -305,16 +309,23 @@ def _protocol_config(request: Exchange, opened: ExchangeOpened, first: Processin
             yield "the EPP was told otherwise than in its scenario whether bodies wait for the answer to the headers"
 
 
+def _bodies(request: ClientRequest, told: Told) -> tuple[list[ProcessingRequest], bool]:
+    """The pieces of the body, without an end that its scenario repeats; whether it came as often as that asks for."""
+    bodies = told.of_kind("request_body")
+    ended = bodies and bodies[-1].request_body.end_of_stream
+    if not (ended and isinstance(request, Exchange) and "duplicate-end" in request.inject):
+        return bodies, True
+    twice = bodies[-1] in bodies[:-1]
+    return (bodies[:-1] if twice else bodies), twice
+
+
 def _messages(
     request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpRequest | None, hidden: Hidden
 ) -> Iterator[str]:
     """The pieces of the body, and how it ends."""
-    bodies, trailers = told.of_kind("request_body"), told.of_kind("request_trailers")
-    if "duplicate-end" in request.inject and bodies and bodies[-1].request_body.end_of_stream:
-        last_one = bodies.pop()
-        if last_one not in bodies:
-            yield "the EPP was told of the end of the body once, by its scenario twice"
-            bodies.append(last_one)
+    (bodies, twice), trailers = _bodies(request, told), told.of_kind("request_trailers")
+    if not twice:
+        yield "the EPP was told of the end of the body once, by its scenario twice"
     if sent is None:
         return
     coming = list(arrivals(sent))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.report.verify.course import is_gone
-from ext_proc.record import ClientAborted, ClientResponse, Entry, StreamOpened
+from conformance.planning.data_plane import DataPlaneChoice
+from conformance.report.verify.told import Told
+from ext_proc.record import ClientResponse, Entry
 
 _OF_OUR_OWN = "via_upstream"
 """Details that only our own data plane writes."""
 
 
-def problems(entries: Sequence[Entry], *, ended_early: bool) -> Iterator[str]:
-    """What speaks against the `entries` of an exchange being those of a real Envoy.
-
-    Where it answers without asking the EPP, the log says that this is trouble.
-    """
-    events = [entry.event for entry in entries]
-    if any(isinstance(one, ClientResponse) and one.details == _OF_OUR_OWN for one in events):
+def problems(entries: Sequence[Entry], told: Told, choice: DataPlaneChoice) -> Iterator[str]:
+    """What speaks against the `entries` of an exchange, in which the EPP was `told` something, being those of the real
+    Envoy of `choice`: what its variant does not do is asked of no target."""
+    if any(isinstance(one.event, ClientResponse) and one.event.details == _OF_OUR_OWN for one in entries):
         yield "its response did not come from the Envoy of the report's topology"
-    asked = any(isinstance(one, StreamOpened) or is_gone(one) for one in events)
-    if not (asked or ended_early or any(isinstance(one, ClientAborted) for one in events)):
-        yield "the EPP was not asked, and its connection was not lost"
+    forwards = choice.variant is not None and choice.variant.config.forwarding_namespaces
+    if not forwards and any(one.metadata_context.filter_metadata for one in told.messages):
+        yield "the EPP was told metadata, which the Envoy of the report's topology forwards none of"

@@ -39,7 +39,7 @@ def problems(
 
 
 def must_be(exchange: Exchange, mode: str) -> bool:
-    """Whether our own data plane lets `exchange`, in a run with this body mode, go on until it is answered."""
+    """Whether a data plane lets `exchange`, in a run with this body mode, go on until it is answered."""
     reply, body = exchange.reply, exchange.body
     size = body.size or 0 if isinstance(body, BodySpec) else 0
     too_large = (exchange.mode or mode) == "buffered" and size > ProxyConfig().buffer_of(exchange.http)

@@ -129,6 +129,6 @@ def _notes(report: Report, expected: Expected) -> Iterator[str]:
     yield (
         "The vendor's word, not derived: implementation, mode, whether it was observed, subject, platform, topology, "
         "claims, seed and dates; times of entries and addresses of pods; what was in flight at a scrape; troubles of "
-        "the Kubernetes API, restarts; reasons of waivers; anomalies; which secrets were redacted; that generated "
+        "the Kubernetes API; reasons of waivers; anomalies; which secrets were redacted; that generated "
         "conversations were tried."
     )

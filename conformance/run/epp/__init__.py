@@ -10,4 +10,5 @@ members     the members of that pool
 discovery   how the target learns of its pool: `kubernetes`, a watched file, or `fixed` endpoints
 patience    how long an answer is waited for
 polls       the exchanges made while a pool settles
+early       accusations of workers that were not polled, and have time to follow
 """

@@ -15,12 +15,14 @@ from conformance.planning.data_plane import about_the_response
 from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
+from conformance.run.epp.models import models_followed
 from conformance.run.epp.runner import EppRunner
 from conformance.run.epp.trial_start import trial_start
 from conformance.run.epp.unread import unread_connection
 from conformance.run.epp.until import until
 from conformance.run.execution import Action, Execution
 from conformance.scenario.expect import Expect
+from conformance.scenario.models import NamedBy
 from conformance.scenario.pool import KubernetesStep, Load, PoolStep
 from conformance.scenario.schema import Exchange, HealthStep, StartWith
 from conformance.scenario.unread_connection import UnreadConnectionStep
@@ -58,6 +60,7 @@ class EppExecution(Execution):
             "gauges": self._gauges,
             "health": self._health,
             "kubernetes": self._trouble,
+            "models": self._models,
             "restart": self._restart,
             "start_with": self._start_with,
             "unread_connection": self._unread,
@@ -80,8 +83,14 @@ class EppExecution(Execution):
 
     async def steps(self) -> None:
         """See `Execution`."""
-        async with self._beside:
-            await super().steps()
+        pool = self._epp.pool
+        pool.patient = self._work.id in self._epp.too_early.again
+        try:
+            await pool.give_time()
+            async with self._beside:
+                await super().steps()
+        finally:
+            pool.patient = False
 
     async def end(self) -> None:
         """See `Execution`."""
@@ -91,8 +100,6 @@ class EppExecution(Execution):
     # -- exchanges -----------------------------------------------------------------------------------------------------
 
     async def _exchanges(self, exchange: Exchange, expect: Expect | None) -> None:
-        if exchange.connection == "fresh":
-            await self._epp.pool.given_time()
         barrier: Barrier | None = None
         if exchange.interleaved:
             profile = self._epp.profile
@@ -108,7 +115,8 @@ class EppExecution(Execution):
                 outcome = await self._epp.carry_out(
                     prepared, name, fresh_connection=exchange.connection == "fresh", hold=hold
                 )
-            if outcome.details == UNROUTED and about_the_response(exchange, expect):
+            real = self._epp.data_plane.variant is not None  # else the details may be the target's own words
+            if real and outcome.details == UNROUTED and about_the_response(exchange, expect):
                 self._unrouted(name)
             self._lost = self._lost or (outcome.stream is not None and outcome.stream.how == "lost")
             return not outcome.expired.startswith("answer")
@@ -131,8 +139,9 @@ class EppExecution(Execution):
         finally:
             self._capture.add(self._epp.take_polls())
         if not self._epp.pool.followed and step.settle is True:
-            what = f"in {self._work.id} the target {self._epp.pool.lag} a change of the pool in time"
-            self._epp.unsettled(f"{what}: it was judged as it was then")
+            limit = f"{self._epp.pool.patience:g} s"
+            what = f"in {self._work.id} the target {self._epp.pool.lag} a change of the pool within {limit}"
+            self._epp.unsettled(f"{what} (timeouts.convergence): it was judged as it was then")
 
     async def _gauges(self, gauges: Mapping[str, Load], _: Expect | None) -> None:
         await self._epp.pool.load(gauges)
@@ -140,6 +149,23 @@ class EppExecution(Execution):
     async def _trouble(self, step: KubernetesStep, _: Expect | None) -> None:
         assert self._epp.kubernetes is not None, "the plan has no such step for other targets"
         await self._epp.kubernetes.trouble(step.fault)
+
+    async def _models(self, models: Mapping[str, NamedBy], _: Expect | None) -> None:
+        kubernetes = self._epp.kubernetes
+        assert kubernetes is not None, "the plan has no such step for other targets"
+        self._beside.callback(kubernetes.withdraw_models)
+        kubernetes.change_models(models)
+        await kubernetes.delivered(self._epp.profile.timeouts.convergence)
+
+        async def served(model: str) -> bool:
+            return bool((await self._epp.poll(Exchange(model=model, ending="envoy"))).attempts)
+
+        patience, connections = self._epp.profile.timeouts.convergence, self._epp.profile.connect.connections
+        try:
+            followed = await models_followed(models, served, connections=connections, patience=patience)
+            self._epp.recorder.emit(followed)
+        finally:
+            self._capture.add(self._epp.take_polls())
 
     async def _restart(self, _: str, __: Expect | None) -> None:
         await self._epp.restart_target()

@@ -60,7 +60,7 @@ class Followed:
 
     async def _picks_from_the_pool(self) -> bool:
         allowed: set[str | None] = set(self.now) or {None}
-        for _ in range(AGREEING_POLLS if set(self.changed) - allowed else 1):
+        for _ in range(AGREEING_POLLS if set(self.changed) - allowed else self.connections):
             if await self.probe(None) not in allowed:
                 return False
         return True

@@ -20,8 +20,9 @@ as long as any answer."""
 ASKED = 15
 """Requests to the Kubernetes API that an explanation quotes."""
 
-UNKNOWN, UNIMPLEMENTED, INTERNAL = 2, 12, 13
-"""gRPC status: of a handler that failed (2, 13), and of a server without the service that was called."""
+UNKNOWN, INVALID_ARGUMENT, UNIMPLEMENTED, INTERNAL = 2, 3, 12, 13
+"""gRPC status: of a handler that failed (2, 13), of one that refuses what it reads (3), and of a server without the
+service that was called (12)."""
 
 NOT_FOUND = 404
 """The HTTP status for a model that is unknown."""
@@ -114,9 +115,17 @@ def describe(outcome: ExchangeOutcome | None) -> str:
 def hint(profile: Profile, last: ExchangeOutcome | None) -> str:
     """What to do about a gate that was not passed."""
     ended = last.stream if last is not None else None
-    if ended is not None and ended.how == "status" and ended.status == UNIMPLEMENTED:
+    status = ended.status if ended is not None and ended.how == "status" else None
+    if status == UNIMPLEMENTED:
         return "the server has no ext_proc service there: is this the right port?"
-    if ended is not None and ended.how == "status" and ended.status in (UNKNOWN, INTERNAL):
+    if ended is not None and status is not None and "serializ" in ended.message.lower():
+        return (
+            "its library could not write the answer: a field has a value of another type than the API says "
+            "(protobuf.js takes text in a field of bytes, such as raw_value, for base64)"
+        )
+    if status == INVALID_ARGUMENT:
+        return "it refuses the messages as such: under which names does its library give their fields, in which case?"
+    if status in (UNKNOWN, INTERNAL):
         return "its handler failed, and the status is all that a client gets of that: what does it print?"
     if last is not None and last.expired:
         return (

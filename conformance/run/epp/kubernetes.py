@@ -8,10 +8,11 @@ from typing import Any
 from conformance.errors import UsageError
 from conformance.run.epp import loads
 from conformance.run.epp.members import OTHER_NAMESPACE, Member, PoolSpec
-from conformance.scenario.models import OF_ANOTHER_NAMESPACE, OF_ANOTHER_POOL
+from conformance.scenario.models import OF_ANOTHER_NAMESPACE, OF_ANOTHER_POOL, NamedBy
 from conformance.scenario.pool import LABELS, KubernetesFault, Pod
 from conformance.targets.profile import Kubernetes
 from fake_kubernetes import (
+    INFERENCE_MODELS,
     INFERENCE_OBJECTIVES,
     INFERENCE_POOLS,
     INFERENCE_POOLS_V1ALPHA2,
@@ -41,6 +42,8 @@ class KubernetesApi:
         self._lost = False
         self._beside: list[Change] = []
         """Other pools, and InferenceModels that reference them."""
+        self._models: dict[str, set[str]] = {}
+        """By model that scenarios changed: the InferenceModels that name it."""
         self._outage = False
         """It is lost until the change was published."""
         self._pods: dict[tuple[str, str], dict[str, Any]] = {}
@@ -134,6 +137,23 @@ class KubernetesApi:
                 emulator.faults = Faults(failing=frozenset({"list", "watch"}))
                 emulator.drop_watches()
 
+    def change_models(self, models: Mapping[str, NamedBy]) -> None:
+        """Let InferenceModels name these models so, one after the other: those that come do before the others go."""
+        store = self._emulator.store
+        for model, by in models.items():
+            wanted = self._naming(model, by)
+            kept = {one["metadata"]["name"] for one in wanted}
+            changes = [store.put(one) for one in wanted]
+            gone = [one for one in self._models.get(model, ()) if one not in kept]
+            changes += [store.delete(INFERENCE_MODELS, one, self._settings.namespace) for one in gone]
+            self._models[model] = kept
+            for change in changes:
+                self._note("models", change)
+
+    def withdraw_models(self) -> None:
+        """Let nothing name the models of `change_models` any more."""
+        self.change_models(dict.fromkeys(self._models, "none"))
+
     async def lose(self) -> None:
         """Refuse connections and cut those that there are, until `restore`."""
         self._lost = True
@@ -177,8 +197,28 @@ class KubernetesApi:
             version="v1" if self._settings.group == INFERENCE_POOLS.group else "v1alpha2",
         )
 
-    def _model(self, name: str, pool: str, namespace: str) -> dict[str, Any]:
-        return builders.model(name, name, pool, namespace=namespace, pool_group=self._settings.group)
+    def _naming(self, model: str, by: NamedBy) -> list[dict[str, Any]]:
+        """The InferenceModels that name a model. Its weights lead to itself: whether it is rewritten is no rule's."""
+        settings = self._settings
+        first = self._model(model, settings.pool, settings.namespace)
+        second = self._model(model, settings.pool, settings.namespace, name=f"{model}-again")
+        match by:
+            case "one":
+                return [first]
+            case "updated":
+                first["spec"] |= {"criticality": "Critical", "targetModels": [{"name": model, "weight": 2}]}
+                return [first]
+            case "two":
+                return [first, second]
+            case "the-second":
+                return [second]
+            case "another-pool":
+                return [self._model(model, f"a-{settings.pool}", settings.namespace)]
+            case "none":
+                return []
+
+    def _model(self, model: str, pool: str, namespace: str, *, name: str = "") -> dict[str, Any]:
+        return builders.model(name or model, model, pool, namespace=namespace, pool_group=self._settings.group)
 
     def _note(self, kind: str, change: Change) -> None:
         self._newest[kind] = change

@@ -2,8 +2,8 @@
 
 A machine may stand still for a second or two, and a wait that is over by then accuses what was kept from acting. So
 every wait that can accuse is as long as that for an answer. A target that lets one run out will do so again and again:
-from then on such waits are brief. So are those for answers, once the same was left out a few times; but never briefer
-than what the target has been seen to need.
+from then on such waits are brief. So are those for answers, once the same was left out a few times, or its stream ended
+instead and the exchange came to nothing; but never briefer than what the target has been seen to need.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Patience:
         """The target has just been started: what it leaves out may be answered when it is ready."""
         self._asked: dict[str | None, int] = {}
         """When each exchange's last message was sent that is not answered yet."""
+        self._cut: set[str | None] = set()
+        """Exchanges whose stream ended before that: of what then does not come, the target is the cause as well."""
         self._slowest = 0.0
         recorder.listen(self._heed)
 
@@ -89,13 +91,15 @@ class Patience:
                 self._asked[exchange] = entry.t
             case Message(exchange=exchange) if (asked := self._asked.pop(exchange, None)) is not None:
                 self._slowest = max(self._slowest, (entry.t - asked) / 1e9)
-            case StreamEnded(exchange=exchange):
-                self._asked.pop(exchange, None)
-            case Wait(what=what, outcome="expired"):
+            case StreamEnded(exchange=exchange, author=author):
+                if self._asked.pop(exchange, None) is not None and author is not Author.DATA_PLANE:
+                    self._cut.add(exchange)
+            case Wait(what=what, outcome="expired", exchange=exchange):
                 self._let_run_out.update(one for one in (ECHO, STILL_OPEN) if what.startswith(one))
-                if what.startswith(AWAITED_ANSWER) and not (self.shortened or self.starting):
+                counts = what.startswith(AWAITED_ANSWER) or exchange in self._cut
+                if counts and not (self.shortened or self.starting):
                     self._unanswered[what] += 1
                     brief = min(self._answer, max(BRIEF, ROOM * self._slowest))
                     if self.shortened and brief < self._answer:
-                        text = f"the {what} did not come {UNANSWERED} times: from then on it was waited {brief:.1f} s"
-                        self._told(f"{text} for answers, and not {self._answer:g} s")
+                        text = f"the {what} did not come {UNANSWERED} times: from then on the suite waited"
+                        self._told(f"{text} {brief:.1f} s for answers, and not {self._answer:g} s")

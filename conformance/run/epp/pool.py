@@ -55,12 +55,13 @@ class PoolController:
         """False for protocol versions without the subset hint."""
         self.was_scraped = False
         """Whether the target has ever read any pod's metrics; its owner, who hears of scrapes, sets it."""
-        self._was_read = False
-        """Whether there was a pool since the target was started."""
+        self._was_read = False  # whether there was a pool since the target was started
         self._doubtful: set[str] = set()
         """Endpoints of which it is not known that the target has followed their last change."""
         self._in_time = 0.0
         """By this time of the loop the target must have followed the last change, wherever it is asked."""
+        self.patient = False  # whether it is always given that time
+        self.patience = 0.0  # seconds for which the target was last polled, at most, until it follows
         self.lag = ""
         """What a target did that has not followed its last change: `did not follow`, or `gave no endpoint after`."""
         self._unread = 0
@@ -189,6 +190,17 @@ class PoolController:
         """The target is started: it has read nothing yet."""
         self.probe, self._was_read = None, self._exists
 
+    async def begun(self, probe: Probe) -> None:
+        """At least one worker of the target answers; `probe` asks it."""
+        self.probe = probe
+        self._in_time = asyncio.get_running_loop().time() + self._profile.timeouts.convergence
+        await self.give_time()
+
+    async def give_time(self) -> None:
+        """For who is `patient`: wait until the target must have followed anywhere."""
+        if self.patient:
+            await asyncio.sleep(self.left)
+
     async def publish(self) -> None:
         """Hand the pool as it stands to the target, by its way of discovery."""
         await self._channel.publish(tuple(self._members.values()), self._spec if self._exists else None)
@@ -198,9 +210,10 @@ class PoolController:
         if self._doubtful:
             await self._settle({}, self._profile.timeouts.convergence)
 
-    async def given_time(self) -> None:
-        """Until the target must have followed: a further connection may lead to a worker that was never polled."""
-        await asyncio.sleep(max(self._in_time - asyncio.get_running_loop().time(), 0))
+    @property
+    def left(self) -> float:
+        """In so many seconds the target must have followed the pool anywhere: some workers may never be polled."""
+        return max(self._in_time - asyncio.get_running_loop().time(), 0)
 
     def take_for_followed(self) -> None:
         """Ask no more whether the target follows the pool as it is."""
@@ -249,15 +262,15 @@ class PoolController:
         await self.publish()
         patience = max(convergence or 0.0, self._profile.timeouts.convergence)
         self._in_time = asyncio.get_running_loop().time() + patience
-        if await self._channel.delivered(
-            patience if self.probe is not None else 0.0
-        ):  # no one listens before the start
+        listening = self.probe is not None  # no one does before the start
+        if await self._channel.delivered(patience if listening else 0.0):
             self._emit(PoolState(phase="delivered", pods=self.facts))
         if settle == "quietly":
             await asyncio.sleep(patience)
         elif settle:  # else either state may be followed, until a later change has settled
             await self._settle(before if existed else {}, patience)
         if settle:
+            await self.give_time()
             self._emit(PoolState(phase="effective", pods=self.facts))
 
     async def _started(self, pod: Pod, spec: PoolSpec, before: Mapping[str, Member]) -> Member:
@@ -338,6 +351,7 @@ class PoolController:
                 await self._wait_until_followed(self.probe, now, patience)
 
     async def _wait_until_followed(self, probe: Probe, now: set[str], patience: float) -> None:
+        self.patience = patience
         loop = asyncio.get_running_loop()
         start = loop.time()
         met = given = False

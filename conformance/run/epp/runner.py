@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
-from conformance.evidence.episode import GaugesShown, PoolState
+from conformance.evidence.episode import Context, Episode, GaugesShown, PoolState
 from conformance.evidence.reported import configuration
 from conformance.outcome import Anomaly
 from conformance.planning.epp import EppTraits
@@ -20,6 +20,7 @@ from conformance.run.data_plane.plane import DataPlane, FakeDataPlane
 from conformance.run.data_plane.stimuli import Prepared, prepare
 from conformance.run.epp import gate
 from conformance.run.epp.discovery import FixedEndpoints, PoolDiscovery, WatchedFile
+from conformance.run.epp.early import Early
 from conformance.run.epp.kubernetes import KubernetesApi
 from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls, picked
@@ -32,6 +33,7 @@ from conformance.scenario.schema import BodyMode, Exchange
 from conformance.targets.bridge import Bridge, open_bridge
 from conformance.targets.launch import fill, in_bridge
 from conformance.targets.profile import Profile
+from conformance.verdict import Finding
 from ext_proc.record import Entry
 from fake_kubernetes import Emulator
 from fake_modelserver import Fleet, ScrapeStarted
@@ -70,6 +72,7 @@ class EppRunner(TargetRunner):
         self._transition: list[Entry] = []
         """How the pool came to be what it is, since an episode had it last: it explains the polls."""
         self._unsettled = 0
+        self.too_early = Early(self.recorder, lambda: self.pool.left)
         self._restarts_that_may_help = RESTARTS
         self._fake = FakeDataPlane(lambda: self.target, self.recorder, lambda endpoint: endpoint in self.pool)
         self._envoy: EnvoyDataPlane | None = None
@@ -122,7 +125,8 @@ class EppRunner(TargetRunner):
             raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
         for _ in range(self.profile.limits.warm_up):
             await self.ask(Exchange(ending="envoy"), SETTLING)
-        self.pool.probe = self._poll
+        await self.pool.begun(self._poll)
+        self.too_early.begun(self.pool.facts)
 
     async def _start_once(self) -> None:
         await self.target.start()
@@ -214,7 +218,8 @@ class EppRunner(TargetRunner):
 
     async def _prove(self) -> None:
         """Start the target again, if that may help. Without an endpoint to give it would not have to pass the gate."""
-        what = f"the target {self.pool.lag} the change to the pool of the next scenarios in time"
+        limit = f"{self.pool.patience:g} s (timeouts.convergence)"
+        what = f"the target {self.pool.lag} the change to the pool of the next scenarios within {limit}"
         if not (self.profile.started_by_us and self.pool.eligible and self._restarts_that_may_help):
             self.unsettled(what)
             return
@@ -224,6 +229,13 @@ class EppRunner(TargetRunner):
         if not self.pool.followed:
             self._restarts_that_may_help -= 1
             self.unsettled("started again, the target does not pick from the pool either")
+
+    def early(self, work: str, episode: Episode, context: Context, findings: Sequence[Finding]) -> bool:
+        """See `TargetRunner`."""
+        found = self.too_early.accused(work, episode, context, findings)
+        if found:
+            self.unsettled(f"an earlier pool would explain what the target did in {work}: it was given longer")
+        return found
 
     def unsettled(self, what: str) -> None:
         """Tell of a change that was not followed."""
@@ -309,12 +321,12 @@ class EppRunner(TargetRunner):
         return await picked(subset, lambda exchange: self.ask(exchange, SETTLING))
 
     async def _poll(self, subset: Sequence[str] | None) -> str | None:
-        """The same while the pool settles: the next episode has it as evidence."""
+        """The same while the pool settles."""
+        return await picked(subset, self.poll)
 
-        async def polled(exchange: Exchange) -> ExchangeOutcome:
-            return await self._polls.ask(lambda name: self.ask(exchange, SETTLING, name=name))
-
-        return await picked(subset, polled)
+    async def poll(self, exchange: Exchange) -> ExchangeOutcome:
+        """One exchange while a change settles: the next episode has it as evidence."""
+        return await self._polls.ask(lambda name: self.ask(exchange, SETTLING, name=name))
 
     def prepared(self, exchange: Exchange, index: int, mode: BodyMode, rng: Random) -> Prepared:
         """What the fake proxy is asked for the `index`th repeat of `exchange`, with the pool as it is."""

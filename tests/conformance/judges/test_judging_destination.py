@@ -121,6 +121,14 @@ class TestMissingOrMisplaced:
         answer.dynamic_metadata.fields[NAMESPACE].Clear()
         assert ask(answered(answer, *echo(BODY))).blamed == {"ENV-14", "EPP-DEST-02"}
 
+    def test_metadata_without_namespaces(self, ask):
+        """As protobuf.js writes it of an object whose keys are the namespaces."""
+        answer = headers_answer(header=A, metadata=None)
+        answer.dynamic_metadata.SetInParent()
+        verdicts = ask(answered(answer, *echo(BODY)))
+        assert verdicts.blamed == {"EPP-DEST-02"}
+        assert "`fields`" in verdicts.finding("EPP-DEST-02").hint
+
     def test_a_later_namespace_that_is_no_struct(self, ask):
         """Envoy reads nothing of it; what was given before stays."""
         script = Script(pool=POOL)

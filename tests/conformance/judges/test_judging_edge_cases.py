@@ -508,6 +508,29 @@ def test_chunks_that_were_sent_before_no_body_was_asked_for(ask, mode, waits, se
     assert ask(made).blamed == ({"ENV-09"} if wrong else set())
 
 
+@pytest.mark.parametrize(
+    ("end", "put", "blamed"),
+    [
+        (True, BODY, set()),
+        (True, BODY[:-9], {"ENV-09"}),
+        (True, b"", {"ENV-09"}),
+        (True, BODY.replace(b"hello", b"hello there"), {"EPP-TRN-05"}),
+        (False, BODY[:-9], set()),  # it may be what was not sent yet
+    ],
+)
+def test_a_body_that_is_replaced_when_it_was_sent(ask, end, put, blamed):
+    """A data plane that does not wait for the answer to the headers sends the body beside them."""
+    replacing = headers_answer(A)
+    replacing.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+    replacing.request_headers.response.body_mutation.body = put
+    made = script()
+    one = made.exchange(mode="STREAMED", waits=False).request_headers()
+    one.chunk(BODY, end=end).answers(replacing).drained()
+    found = ask(made)
+    assert found.blamed == blamed
+    assert sum(one.requirement == "ENV-09" and one.verdict is Verdict.FAIL for one in found.findings) <= 1
+
+
 @pytest.mark.parametrize("side", ["request", "response"])
 @pytest.mark.parametrize(
     ("mutation", "wrong"),
@@ -655,20 +678,22 @@ def test_a_text_with_one_place_of_several_alike_changed_is_damaged(ask, after, l
 
 
 @pytest.mark.parametrize("code", [200, 302, 500])
-@pytest.mark.parametrize("seen", ["unobserved pool", "changing pool", "part of the body"])
+@pytest.mark.parametrize("seen", ["unobserved pool", "changing pool", "part of the body", "an odd part of the body"])
 def test_a_code_that_is_never_due(ask, seen, code):
     """The text has an endpoint, 503 or 429: where it is not known which is due, another answer is still none."""
     made = Script(pool=None if seen == "unobserved pool" else POOL)
     if seen == "changing pool":
         made.pool(phases=("asked",))
     exchange = made.exchange().request_headers()
-    if seen == "part of the body":
-        exchange.chunk(BODY[:20])
+    if "part" in seen:
+        exchange.chunk(BODY[:20] if seen == "part of the body" else b"nope")
     else:
         exchange.body(BODY)
     exchange.answers(immediate(code)).drained()
     found = ask(made)
-    if seen == "part of the body":  # the rest may have been odd
+    if seen == "part of the body":  # the rest may have been odd, but nothing of it had come
+        assert found.failed == {"EPP-DEST-01"}
+    elif "part" in seen:
         assert found.blamed == {"EPP-DEST-07"}
         assert found["EPP-DEST-07"] is (Verdict.WARN if code == 500 else Verdict.FAIL)
     else:
@@ -676,11 +701,27 @@ def test_a_code_that_is_never_due(ask, seen, code):
 
 
 @pytest.mark.parametrize("code", [400, 401, 404, 413, 499])
-def test_part_of_a_body_may_be_refused(ask, code):
-    """As what was sent of it may be odd, or the whole too large."""
+@pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.parametrize(
+    ("part", "odd"),
+    [
+        (b"nope", True), (b"[", True), (b'{"model": 5, "pro', True), (b'{"model": "m", "prompt": "\xff', True),
+        (b'{"model": "m", "model": "', True), (b'{"model": "m", "prompt": "a\n', True), (b'{"prompt": {', True),
+        (BODY[:1], False), (BODY[:20], False), (BODY[:30], False), (BODY[:-1], False),
+        (b'{"prompt": "\\"{[', False), (b'{"prompt": ["a", "', False), (b'{"n": {"a": [1, {"b": null}, ', False),
+    ],
+)  # fmt: skip
+def test_an_odd_part_of_a_body_may_be_refused(ask, part, odd, announced, code):
+    """Of one that may become an ordinary request, nothing is a reason to: whether the rest had come is chance."""
     made = script()
-    made.exchange().request_headers().chunk(BODY[:20]).answers(immediate(code)).drained()
-    assert not ask(made).blamed
+    headers = [(b"content-type", b"application/json")] + [(b"content-length", b"300")] * announced
+    made.exchange(headers=headers).request_headers().chunk(part).answers(immediate(code)).drained()
+    assert ask(made).blamed == (set() if odd else {"EPP-DEST-01"})
+    whole = script()
+    whole.exchange(headers=headers).request_headers().body(part + b"?" if odd else BODY).answers(
+        immediate(code)
+    ).drained()
+    assert ask(whole).blamed == ask(made).blamed
 
 
 @pytest.mark.parametrize("code", [400, 429, 503])
@@ -1171,6 +1212,12 @@ class TestWhatNoRuleExplains:
         exchange = made.exchange(headers=((b"content-type", content_type),)).request()
         exchange.answers(immediate(503)).client(status).drained()
         assert (ask(made)["ENV-24"] is Verdict.INCONCLUSIVE) is missed
+
+    def test_details_of_the_target_are_no_explanation(self, ask):
+        made = Script(pool={})
+        exchange = made.exchange().request().answers(immediate(503))
+        exchange.emit(ClientResponse(exchange=exchange.name, status=500, details=UNROUTED)).drained()
+        assert ask(made)["ENV-24"] is Verdict.INCONCLUSIVE
 
     def test_a_warning_is_no_explanation(self, ask):
         made = script()

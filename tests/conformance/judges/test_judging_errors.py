@@ -86,6 +86,24 @@ class TestNoReadyEndpoint:
         assert verdicts.blamed == set()
         assert verdicts["EPP-ERR-01"] is verdicts["ENV-16"] is Verdict.PASS
 
+    @pytest.mark.parametrize("expected", [(), ("4xx", "5xx", "grpc-error")])
+    @pytest.mark.parametrize("code", [0, 2, 8])
+    def test_a_reset(self, ask, code, expected):
+        """gRPC has a status for each code of a reset: it is as good an error as a status, whatever asks for one."""
+        expectations = {"x1": Expectation(requirement="EPP-ERR-01", answer=expected)} if expected else {}
+        script = Script(pool={})
+        script.exchange().request(BODY).reset(Author.EPP, code)
+        verdicts = ask(script, "0.2.0", expectations=expectations)
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-ERR-01"] is Verdict.PASS
+        assert ask(script).blamed == {"EPP-ERR-04"}
+
+    def test_an_endpoint_of_an_empty_pool_in_0_2_0(self, ask):
+        """Which has none of the rules that scenarios name first, and one that asks for an error of any kind."""
+        named = {"requirements": ("EPP-ERR-02", "EPP-ERR-01"), "expectations": {"x1": Expectation(answer=("503",))}}
+        assert ask(refused(headers_answer(A), *echo(BODY), pool={}), "0.2.0", **named).blamed == {"EPP-ERR-01"}
+        assert ask(refused(immediate(500), pool={}), "0.2.0", **named).blamed == set()
+
     def test_a_closed_stream(self, ask):
         script = Script(pool={})
         script.exchange().request(BODY).closed()
@@ -421,7 +439,7 @@ class TestTooLarge:
             ("next", 3_000_000, {"EPP-STRM-01"}),
         ],
     )
-    @pytest.mark.parametrize("chunks", [[], [b"x" * 1000], [b"x" * 60_000] * 5])
+    @pytest.mark.parametrize("chunks", [[], [BODY[:30] + b"x" * 1000], [BODY[:30], *[b"x" * 59_000] * 5]])
     def test_what_the_body_was_to_be_decides_and_not_what_had_been_sent(self, ask, version, length, blamed, chunks):
         script = Script(pool=POOL)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
@@ -475,6 +493,72 @@ def piece(*, end: bool = False) -> ProcessingResponse:
 
 
 TRAILERS = ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse(trailers_response=HeaderMap()))
+GRPC_TRAILERS = ProcessingResponse(
+    streamed_immediate_response=StreamedImmediateResponse(
+        trailers_response=HeaderMap(headers=[{"key": "grpc-status", "raw_value": b"12"}])
+    )
+)
+
+
+GRPC = ((b"content-type", b"application/grpc"),)
+JSON = ((b"content-type", b"application/json"),)
+
+
+def as_grpc(status: int, code: int = 200) -> ProcessingResponse:
+    return immediate(code, grpc_status={"status": status})
+
+
+class TestRefusalsOfGrpc:
+    """What Envoy 1.40 makes of them for a client of gRPC was tried: 200, with the gRPC status."""
+
+    @pytest.mark.parametrize(
+        ("answers", "client", "verdict"),
+        [
+            ([as_grpc(12)], GRPC, None),
+            ([as_grpc(3)], GRPC, None),
+            ([immediate(200, headers=HeaderMutation(set_headers=[option("grpc-status", b"12")]))], GRPC, None),
+            ([reply("200"), piece(), GRPC_TRAILERS], GRPC, None),
+            ([as_grpc(13)], GRPC, Verdict.WARN),  # as for 5xx
+            ([as_grpc(14)], GRPC, Verdict.WARN),
+            ([as_grpc(0)], GRPC, Verdict.FAIL),
+            ([immediate(200)], GRPC, Verdict.FAIL),
+            ([as_grpc(12)], JSON, Verdict.FAIL),  # its client gets 200
+            ([as_grpc(12, code=204)], GRPC, Verdict.FAIL),
+        ],
+    )
+    def test_of_what_is_not_understood(self, ask, answers, client, verdict):
+        found = ask(refused(*answers, headers=client, body=b"\0\0\0\0\1x"))
+        assert found.blamed == ({"EPP-DEST-07"} if verdict else set())
+        assert found["EPP-DEST-07"] is (verdict or Verdict.PASS)
+
+    @pytest.mark.parametrize(
+        ("answer", "client", "failed"),
+        [
+            (as_grpc(0, 503), GRPC, {"ENV-15"}),
+            (immediate(503, headers=HeaderMutation(set_headers=[option("grpc-status", b"0")])), GRPC, {"ENV-15"}),
+            (as_grpc(14, 503), GRPC, set()),
+            (as_grpc(0, 503), JSON, set()),
+            (immediate(503), GRPC, set()),
+        ],
+    )
+    def test_an_error_that_a_client_takes_for_success(self, ask, answer, client, failed):
+        assert ask(refused(answer, headers=client, pool={})).failed == failed
+
+    def test_where_another_code_is_due(self, ask):
+        script = refused(as_grpc(14), headers=GRPC, pool={})
+        assert ask(script).failed == {"EPP-ERR-02"}
+        assert ask(script, "0.2.0").blamed == set()
+
+    @pytest.mark.parametrize(("status", "failed"), [(8, set()), (0, {"EPP-ERR-01"})])
+    def test_of_a_request_that_is_dropped_where_no_form_is_named(self, ask, status, failed):
+        script = refused(as_grpc(status), headers=GRPC, load=BUSY)
+        assert ask(script, "0.2.0").failed == failed
+
+    def test_where_a_scenario_expects_one(self, ask):
+        script = refused(as_grpc(12), headers=GRPC, body=b"x")
+        for expected, failed in (("4xx", set()), ("5xx", {"ENV-06"})):
+            expectations = {"x1": Expectation(answer=("endpoint", expected), requirement="ENV-06")}
+            assert ask(script, expectations=expectations).failed == failed
 
 
 class TestStreamedImmediateResponse:

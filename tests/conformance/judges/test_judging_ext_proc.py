@@ -311,6 +311,19 @@ class TestUnanswered:
         assert ask(script).blamed == {"ENV-16"}
         assert ask(script, "0.2.0").blamed == {"ENV-16"}
 
+    @pytest.mark.parametrize("sent", [0, 20])
+    def test_an_error_before_the_body_is_whole_in_0_2_0(self, ask, sent):
+        """0.2.0 names no form for errors; the beginning of a body gives no reason for one."""
+        for body, blamed in ((BODY, {"ENV-16"}), (b"no JSON at all, however long", set() if sent else {"ENV-16"})):
+            script, one = started(
+                headers=((b"content-length", b"%d" % len(body)), (b"content-type", b"application/json"))
+            )
+            one.request_headers()
+            if sent:
+                one.chunk(body[:sent])
+            one.closed(8, "too many")
+            assert ask(script, "0.2.0").blamed == blamed
+
     def test_a_lost_connection_may_be_one_that_was_closed_for_its_age(self, ask):
         script, one = started()
         one.request().answers(headers_answer(A), *echo(BODY)).upstream(A).response_headers(served=A)
@@ -319,6 +332,14 @@ class TestUnanswered:
         assert finding.verdict is Verdict.FAIL
         assert "connection" in finding.hint
         assert "MaxConnectionAgeGrace" in finding.hint
+
+    def test_a_reset_may_be_a_limit_of_the_server(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).upstream(A).response_headers(served=A)
+        one.answers(headers_answer(side="response")).chunk(b"{}", side="response").reset(Author.EPP)
+        finding = ask(script).finding("ENV-16")
+        assert finding.verdict is Verdict.FAIL
+        assert "WriteTimeout" in finding.hint
 
     def test_closed_with_the_body_outstanding(self, ask):
         script, one = started()
@@ -563,6 +584,14 @@ class TestRobustness:
         verdicts = ask(script, requirements=("EPP-DEST-06",), expectations=expectations)
         assert verdicts.blamed == {"ENV-27"}
 
+    @pytest.mark.parametrize("aborted", [False, True])
+    def test_the_client_goes_away_before_a_refused_stream_is_opened_again(self, ask, aborted):
+        script, one = started()
+        one.request().refused()
+        if aborted:
+            one.aborted()
+        assert ask(script).failed == (set() if aborted else {"ENV-16"})
+
     def test_what_came_before_death_is_still_judged(self, ask):
         script, one = started()
         one.request().answers(headers_answer(A), *echo(BODY)).drained()
@@ -652,6 +681,15 @@ class TestHeaders:
         verdicts = ask(mutated(option(name, value)))
         assert verdicts.failed == {"ENV-11"}
         assert "Envoy" in verdicts.finding("ENV-11").hint  # else the requirement's common cause is printed: another
+
+    def test_an_illegal_header_of_an_immediate_response_does_not_fail_the_request(self, ask):
+        """Envoy 1.40 sends the error, and leaves out that header and what follows it."""
+        script = Script(pool={})
+        headers = HeaderMutation(set_headers=[option("a b", b"1")], remove_headers=["c d"])
+        script.exchange().request().answers(immediate(503, headers=headers)).drained()
+        found = [one for one in ask(script).findings if one.requirement == "ENV-11"]
+        assert {one.verdict for one in found} == {Verdict.FAIL}
+        assert all("sends the error" in one.hint for one in found)
 
     @pytest.mark.parametrize("side", ["request", "response"])
     @pytest.mark.parametrize(("name", "failed"), [(":path", {"ENV-11"}), ("x-end", set())])
@@ -838,6 +876,29 @@ class TestBodies:
     @pytest.mark.parametrize("got", [BODY[:-1], BODY + b"}", b"", BODY[::-1], BODY.replace(b', "max_tokens": 16', b"")])
     def test_lost_bytes(self, ask, got):
         assert ask(answered(headers_answer(A), *echo(got))).failed == {"ENV-09"}
+
+    def test_a_last_piece_that_the_data_plane_sends_twice(self, ask):
+        for got, failed in ((BODY, set()), (BODY[:10], {"ENV-09"})):
+            script, one = started()
+            one.request_headers().chunk(BODY[:10]).chunk(BODY[10:], end=True).chunk(BODY[10:], end=True)
+            one.answers(headers_answer(A), *echo(got)).drained()
+            assert ask(script).failed == failed
+
+    @pytest.mark.parametrize("again", [[], [BODY[10:]]], ids=["once", "twice"])
+    def test_a_last_piece_sent_twice_is_no_odd_body(self, ask, again):
+        def sent(*answers):
+            script, one = started()
+            one.request_headers().chunk(BODY[:10])
+            for piece in (BODY[10:], *again):
+                one.chunk(piece, end=True)
+            return script, one.answers(*answers)
+
+        script, one = sent(headers_answer(A), *echo(BODY, end=False))
+        one.hang("answer to request_body")
+        assert ask(script).failed == {"ENV-05"}
+        script, one = sent(immediate(400))
+        one.drained()
+        assert ask(script).failed == {"EPP-DEST-01"}
 
     def test_json_serialized_again(self, ask):
         serialized = b'{"max_tokens":16.0,"prompt":"\\u0068ello","model":"m"}'

@@ -328,6 +328,16 @@ class TestMixedUpStreams:
         second.answers(headers_answer(A), *echo(BODY)).drained()
         assert ask(script).blamed == {"EPP-SUB-01"}
 
+    def test_requests_with_a_body_say_nothing_of_those_without(self, ask):
+        script = Script(pool=POOL)
+        for own in (A, B, C):
+            _picked(script, own, subset=[own])
+        first = script.exchange(method="GET", subset=[A]).request(None)
+        second = script.exchange(method="GET", subset=[B]).request(None)
+        for one in (first, second):
+            one.answers(headers_answer(B)).drained()
+        assert ask(script).blamed == {"EPP-SUB-08"}
+
     def test_one_request_id_for_two(self, ask):
         script = Script(pool=POOL)
         for own in (A, B, C):

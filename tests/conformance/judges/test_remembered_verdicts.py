@@ -45,8 +45,8 @@ def body(own: str) -> bytes:
 
 def asked(own: str, *, field: str = "raw_value") -> list[bytes]:
     headers = header_map([
-        (b":path", b"/v1/completions"), (b":method", b"POST"), (b"content-type", b"application/json"),
-        (b"x-request-id", own.encode()),
+        (b":path", b"/v1/completions"), (b":method", b"POST"), (b":authority", b"localhost"),
+        (b"content-type", b"application/json"), (b"x-request-id", own.encode()),
     ])  # fmt: skip
     modes = ProtocolConfiguration(request_body_mode=4, response_body_mode=0)
     return [

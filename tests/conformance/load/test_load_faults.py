@@ -178,8 +178,9 @@ assert {"metadata-differs", "removed-endpoint-kept"} < {*NAMES}, "importing the 
 
 
 SEVERAL = {
-    "no-header-after-forty-streams", "no-metadata-one-time-in-twenty", "picks-taken-back", "previous-destination",
-    "stranger-one-time-in-twenty", "streamed-response-when-buffered",
+    "fifth-stream-without-a-pool", "no-header-after-forty-streams", "no-metadata-one-time-in-twenty",
+    "picks-taken-back", "previous-destination", "refused-on-their-headers", "stranger-one-time-in-twenty",
+    "streamed-response-when-buffered",
 }  # fmt: skip
 """Faults that hang on how many exchanges there were before: no two runs of requests see the same of them."""
 

@@ -533,6 +533,35 @@ def test_a_request_that_can_not_be_sent_in_four_deadlines_is_trouble(road) -> No
     assert {one.verdict for one in exchange.judgement.telling} == {Verdict.ERROR}
 
 
+EMPTY, MORE_TIME = request_body(streamed(b"")), ProcessingResponse(override_message_timeout={"seconds": 1})
+
+
+@pytest.mark.parametrize(
+    ("step", "says", "verdict"),  # every so many seconds comes this
+    [
+        (8, request_body(streamed(b"b")), Verdict.INCONCLUSIVE),
+        (9.5, request_body(streamed(b"b")), Verdict.FAIL),  # and then nothing for as long as nearly a deadline
+        (8, EMPTY, Verdict.FAIL),  # which brings it no forward
+        (8, MORE_TIME.SerializeToString(), Verdict.FAIL),
+    ],
+)
+def test_an_exchange_that_still_goes_on_after_four_deadlines_is_not_called_hung(road, step, says, verdict) -> None:
+    """As in a run; the first time, and remembered."""
+    asked = shape(ALONE, request=request(body=b"b" * 1000))
+    for _ in range(2):
+        began = road.time
+        exchange, _ = road.start(asked)
+        exchange.on_data(grpc.frame(pick(A)), False)
+        for _ in range(int(39 // step)):
+            road.time += step
+            exchange.on_data(grpc.frame(says), False)
+            exchange.due(road.time, 10.0)
+            assert not exchange.finished
+        road.time = began + (40 if step == 8 else 47.5)
+        exchange.due(road.time, 10.0)
+        assert {one.verdict for one in exchange.judgement.telling} == {verdict}
+
+
 def test_answers_without_end_are_wrong_as_soon_as_they_are_too_many(road) -> None:
     exchange, _ = road.start(shape(DUPLEX, request=request(body=(Chunk(data=BODY), Chunk(data=b"x" * 1000)), http=2)))
     exchange.on_data(grpc.frame(pick(A)), False)

@@ -58,6 +58,12 @@ def test_the_page_has_each_verdict_and_each_finding(folder, page) -> None:
     assert re.search(r'<article class="card v-card-fail" id="EPP-DEST-06">', page)
 
 
+def test_the_title_names_what_was_loaded(folder) -> None:
+    made = json.loads((folder / "load.json").read_text())
+    made["implementation"] = {"project": "my-epp", "version": "0.1.0"}
+    assert "<h1>my-epp 0.1.0 under load" in html(made, "conformant under this load")
+
+
 def test_the_charts_show_what_was_measured(folder, page) -> None:
     made = json.loads((folder / "load.json").read_text())
     course = made["figures"]["course"]

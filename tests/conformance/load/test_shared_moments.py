@@ -121,6 +121,19 @@ def test_of_pods_that_are_gone_no_load_is_kept(tmp_path: Path) -> None:
     reader.close()
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_who_joins_while_no_pod_can_be_read_can_not_be_read_either(lost: bool) -> None:
+    """What its metrics are is in the log only when the target has been told of it, and may have been asked by then."""
+    moments = Moments(1, 120)
+    watcher = PoolWatcher(moments, now=itertools.count(10.0).__next__)
+    pods = [PodFact(name=name, endpoints=(endpoint,)) for name, endpoint in zip("ab", ENDPOINTS, strict=False)]
+    before = [GaugesShown(pod="a", values={"metrics": "down"})] if lost else []
+    asked = [PoolState(phase=phase, pods=tuple(pods[:1])) for phase in ("asked", "delivered")]
+    for event in (*asked, *before, PoolState(phase="asked", pods=tuple(pods))):
+        watcher(Entry(0, 0, event))
+    assert {name for name, load in moments.current.loads.items() if load.unread} == ({"a", "b"} if lost else set())
+
+
 @pytest.mark.parametrize("process", [1, 255, 256, 999])
 def test_processes_of_a_run_know_the_ids_of_each_other(process: int) -> None:
     """An id of another process in an answer is cross-talk, as one of the same process is; the own one is none."""

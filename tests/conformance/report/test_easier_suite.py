@@ -120,15 +120,22 @@ def answered_at_once(exchange: Exchange, _: dict[str, Any]) -> Exchange:
     return exchange.model_copy(update={"reply": exchange.reply.model_copy(update={"delay_seconds": 0})})
 
 
+def written_in_one_line(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    spec = exchange.body
+    spaced = spec.model_copy(update={"written": "spaced"}) if isinstance(spec, BodySpec) else spec
+    return exchange.model_copy(update={"body": spaced})
+
+
 @pytest.mark.parametrize(
     ("change", "scenario"),
     [(without_waiting, "ext-proc.early-response-streamed"), (without_pauses, "streaming.slow-request"),
      (told_who_served, "served.variants[served=absent"), (answered_without_waiting, "streaming.token-by-token"),
-     (answered_without_pauses, "streaming.pauses"), (answered_at_once, "streaming.late-response")],
+     (answered_without_pauses, "streaming.pauses"), (answered_at_once, "streaming.late-response"),
+     (written_in_one_line, "destination.as-clients-write-it[path=/v1/completions,written=indented]")],
     ids=lambda one: getattr(one, "__name__", ""),
 )  # fmt: skip
 @pytest.mark.parametrize("changed", [True, False])
-def test_exchanges_must_come_as_slowly_as_their_scenarios_say(catalogue, tmp_path, change, scenario, changed):
+def test_exchanges_must_come_as_their_scenarios_say(catalogue, tmp_path, change, scenario, changed):
     instances = [one for one in load(catalogue) if one.id.startswith(scenario)][:1]
 
     def easier(exchange: Exchange, **arguments: Any) -> Any:

@@ -221,13 +221,22 @@ def test_a_conversation_names_authors_and_marks_the_offender(run):
         ("panic: no\n\ngoroutine 1 [running]:\n{stack}", "panic: no"),
     ],
 )
-def test_what_a_process_died_of_is_shown_before_the_end_of_its_stack(made, said, cause):
+def test_what_a_process_died_of_is_shown_with_the_place_where_it_did(made, said, cause):
     output = said.format(stack="\n".join(f"    at frame {number}" for number in range(9)))
     episode = made.episode("e", [ProcessExited(pid=7, code=1, asked=False, output=output)])
     (line,) = (one for one in transcript(episode) if one.what == "process ends")
     assert line.details[0] == cause
-    assert line.details[-1] == output.splitlines()[-1]
-    assert len(line.details) <= 6
+    assert "    at frame 0" in line.details
+    assert line.details[-1] == "…"
+    assert len(line.details) <= 8
+
+
+def test_a_panic_is_shown_with_its_own_stack_and_not_with_that_of_an_earlier_one(made):
+    stack = "\n".join(f"main.f{number}()\n\t/src/f.go:{number}" for number in range(9))
+    output = f"panic: no\nit goes on\npanic: no\n\ngoroutine 7 [running]:\n{stack}"
+    episode = made.episode("e", [ProcessExited(pid=7, code=2, asked=False, output=output)])
+    (line,) = (one for one in transcript(episode) if one.what == "process ends")
+    assert line.details[:4] == ("panic: no", "goroutine 7 [running]:", "main.f0()", "    /src/f.go:0")
 
 
 def test_a_long_conversation_is_shortened_around_the_mark(made):
@@ -534,6 +543,7 @@ def test_a_waived_failure_says_until_when_and_why(run):
     shown = failure_text(failing.requirement, failing.occurrences[0], waiver=waiver).plain
     assert "until 2099-12-31: the new scheduler" in shown
     assert "waived" in shown
+    assert "1 waives 2 failures" in summary_text(report).plain
     assert words in summary(report)
     assert words in junit(report)
     assert words in page_of(report)

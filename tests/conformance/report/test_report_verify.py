@@ -36,6 +36,16 @@ def test_without_evidence_the_rest_is_checked_and_the_answer_is_unknown(reports,
     assert (verification.answer, unknown(verification)) == ("unknown", {"evidence", "judgement"})
 
 
+def test_what_is_summed_up_wrongly_is_told_in_the_words_of_the_report(reports, instances, tmp_path):
+    report = json.loads((reports("epp") / "report.json").read_text())
+    report["versions"][0]["kinds"]["protocol"] = "incomplete"
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report))
+    (told, *_) = verify(path, None, instances=instances).step("roll-ups").details
+    assert "kinds is {'protocol': 'incomplete', 'ext_proc': " in told
+    assert "Result." not in told
+
+
 @pytest.mark.parametrize("pack", [functools.partial(gzip.compress, compresslevel=1), lzma.compress])
 def test_evidence_packed_otherwise_is_the_same_evidence(reports, instances, tmp_path, pack):
     packed = tmp_path / "evidence.ndjson.gz"

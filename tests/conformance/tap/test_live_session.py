@@ -47,6 +47,7 @@ from ext_proc.messages import (
     StreamedImmediateResponse,
 )
 from ext_proc.record import Author, Entry, Message, Recorder, StreamEnded, StreamOpened
+from ext_proc.relay import RecordingLimits
 from fake_epp import (
     Answer,
     FakeEpp,
@@ -310,6 +311,17 @@ def test_transcripts_are_judged_again_with_the_same_findings(tmp_path: Path, fai
     raw = b"".join(e.event.raw for one in found for e in one.episode.entries if isinstance(e.event, Message))
     assert b"do not keep" not in raw
     assert b"Bearer x" not in raw
+
+
+def test_exchanges_that_are_known_in_part_are_told() -> None:
+    async def main() -> None:
+        limits = RecordingLimits(events=3)
+        async with live(picks(A), limits=limits, metrics=("127.0.0.1", 0)) as (tap, _):
+            await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 3)
+            assert "epp_tap_partial_exchanges_total 3.0" in await metrics_page(tap, judged=3)
+        assert "3 were judged by their beginning" in tap.summary()
+
+    run(main)
 
 
 def test_a_file_that_can_not_be_written_is_told_once(tmp_path: Path) -> None:

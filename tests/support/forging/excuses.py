@@ -5,6 +5,7 @@ Each is judged again by the suite's own judges, so that every result follows fro
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from forging.forger import Forger, Json
@@ -93,8 +94,7 @@ def the_suite_stopped_the_target(f: Forger) -> None:
     begun = entries.index(opened(f, row)[0])
     entry = {"kind": "process-exited", "pid": 7, "code": 0, "asked": True}
     entries.insert(begun + 1, {**entry, "t": entries[begun]["t"], "seq": 0})
-    for number, one in enumerate(entries, 1):
-        one["seq"] = number
+    numbered(f, entries)
 
 
 def no_pod_was_ever_full(f: Forger) -> None:
@@ -109,8 +109,7 @@ def every_epp_was_down(f: Forger) -> None:
     entries = f.episode(row)["entries"]
     begun = next(number for number, one in enumerate(entries) if one["kind"] == "exchange-opened")
     entries.insert(begun, {"kind": "epp-conduct", "epp": "first", "up": False, "t": entries[begun]["t"], "seq": 0})
-    for number, one in enumerate(entries, 1):
-        one["seq"] = number
+    numbered(f, entries)
 
 
 def the_length_of_the_body_was_not_told(f: Forger) -> None:
@@ -176,9 +175,8 @@ def the_data_plane_left_first(f: Forger) -> None:
             ended.append({**place, "kind": "stream-ended", "stream": one["stream"], "author": "epp", "how": "status",
                           "status": 0})  # fmt: skip
             ended.append({**place, "kind": "client-response", "status": 200})
-    for number, one in enumerate(ended, 1):
-        one["seq"] = number
     f.episode(row)["entries"] = ended
+    numbered(f, ended)
     f.drop_unused_blocks()
 
 
@@ -201,7 +199,7 @@ def no_metrics_for_a_moment(f: Forger) -> None:
                 for pod in dict.fromkeys(pods)
             ]
             entries[entries.index(place) + 1 : entries.index(place) + 1] = added
-    numbered(entries)
+    numbered(f, entries)
 
 
 def place_of(entry: Json) -> Json:
@@ -212,9 +210,12 @@ def _usual(shown: dict[str, Json], pod: str) -> Json:
     return shown[pod]["values"] if pod in shown else {}
 
 
-def numbered(entries: list[Json]) -> None:
-    for number, one in enumerate(entries, 1):
-        one["seq"] = number
+def numbered(f: Forger, entries: list[Json]) -> None:
+    """Give what was added to `entries` its place in the log, which episodes of one target share."""
+    for one in (one for episode in f.episodes.values() for one in episode["entries"]):
+        one["seq"] *= 1000
+    for before, one in itertools.pairwise(entries):
+        one["seq"] = one["seq"] or before["seq"] + 1
 
 
 def the_change_was_over_later(f: Forger) -> None:
@@ -232,7 +233,7 @@ def _over_later(f: Forger, kind: str) -> None:
     last = _changed(entries, kind)[-1]
     entries.remove(last)
     entries.append({**last, "t": entries[-1]["t"]})
-    numbered(entries)
+    numbered(f, entries)
 
 
 def _changed(entries: list[Json], kind: str) -> list[Json]:

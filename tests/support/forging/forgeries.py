@@ -466,6 +466,27 @@ def another_pool_than_the_scenarios(f):
     state["pods"] = state["pods"][:1]
 
 
+@forgery(EPP, GATEWAY, step="judgement")
+def two_pods_in_each_others_place(f):
+    """In all of the episode but what was picked."""
+    row = f.row(lambda one: one["evidence"] and len(pods_of(f, one)) > 1 and one["verdict"] == "pass")
+    first, second = (fact["endpoints"][0] for fact in pods_of(f, row)[:2])
+    for one in f.episode(row)["entries"]:
+        if one["kind"] == "pool":
+            swapped = json.dumps(one).replace(first, "?").replace(second, first).replace("?", second)
+            one.update(json.loads(swapped))
+
+
+def pods_of(f: Forger, row: Json) -> list[Json]:
+    return next((one["pods"] for one in f.episode(row)["entries"] if one["kind"] == "pool"), [])
+
+
+@forgery(EPP, step="judgement")
+def a_response_that_was_too_large(f):
+    response = next(e for e in f.episode(f.verdict("pass"))["entries"] if e["kind"] == "client-response")
+    response.update(status=500, details="response_payload_too_large")
+
+
 @forgery(EPP, step="judgement")
 def entries_out_of_order(f):
     entries = f.episode(f.verdict("pass"))["entries"]

@@ -59,7 +59,7 @@ class EnvoyDataPlane:
     ) -> None:
         assert choice.variant is not None
         self._variant = choice.variant
-        self._bound = choice.mode is not None
+        self._choice = choice
         self._profile = profile
         self._target = target
         self._recorder = recorder
@@ -175,12 +175,10 @@ class EnvoyDataPlane:
     def _config(self, asked: ProxyConfig) -> ProxyConfig:
         """The variant's configuration with what the exchange asks for."""
         own = self._variant.config
-        modes = own if self._bound and asked.request_body_mode is own.request_body_mode else asked
-        explicit = asked.response_body_mode is not asked.request_body_mode
         return dataclasses.replace(
             own,
             request_body_mode=asked.request_body_mode,
-            response_body_mode=asked.response_body_mode if explicit else modes.response_body_mode,
+            response_body_mode=self._choice.response_mode(asked.request_body_mode, asked.response_body_mode),
             send_body_without_waiting=asked.send_body_without_waiting,
             forwarding_namespaces=own.forwarding_namespaces and asked.forwarding_namespaces,
             receiving_namespaces=own.receiving_namespaces and asked.receiving_namespaces,
