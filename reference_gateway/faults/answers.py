@@ -75,6 +75,20 @@ class _TellsTheHost(Gateway):
     talk_type = _HostTalk
 
 
+class _PortTalk(_AnonymousTalk):
+    def named(self, fields: Iterable[HeaderValue]) -> Iterator[HeaderValue]:
+        for one in fields:
+            if one.key == ":authority":
+                one.raw_value = one.raw_value.rpartition(b":")[0] + b":80"
+            yield one
+
+
+class _TellsAnotherPort(Gateway):
+    """The EPP is told the authority with the port by which the gateway knows its listener."""
+
+    talk_type = _PortTalk
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         name="error-pages",
@@ -103,5 +117,10 @@ VARIANTS: tuple[Fault, ...] = (
         name="tells-the-host",
         why="the EPP is told the host of a request in place of its authority, and no scheme",
         gateway=_TellsTheHost,
+    ),
+    Fault(
+        name="tells-another-port",
+        why="the EPP is told the authority with a port of the gateway's own, as where its address is mapped to another",
+        gateway=_TellsAnotherPort,
     ),
 )

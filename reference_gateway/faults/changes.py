@@ -211,6 +211,7 @@ FAULTS: tuple[Fault, ...] = (
         name="tells-its-own-name",
         why="the EPP is told the name of the pool in place of the authority, with which the request goes on",
         breaks="DP-EXTP-01",
+        effect="warn",
         gateway=_OwnName,
     ),
     Fault(

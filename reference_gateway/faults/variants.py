@@ -12,6 +12,7 @@ from ext_proc.channel import Channel
 from ext_proc.http2.address import split_address
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import ProcessingRequest
+from ext_proc.protocol import DESTINATION
 from ext_proc.record import header
 from ext_proc.stream import ProcessStream
 from real_envoy.http_response import HttpResponse
@@ -63,6 +64,13 @@ class _RefusesHttp10(Gateway):
     async def handle(self, request: GatewayRequest) -> GatewayResponse:
         if request.written == "http-1.0":
             return GatewayResponse(status=426, headers=((b"upgrade", b"HTTP/1.1"),))
+        return await super().handle(request)
+
+
+class _RefusesDestinations(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        if header(request.headers, DESTINATION.encode()) is not None:
+            return GatewayResponse(status=403, body=b"that header is not for clients")
         return await super().handle(request)
 
 
@@ -234,6 +242,11 @@ VARIANTS: tuple[Fault, ...] = (
     Fault(name="says-no-100", why="a client that expects 100 Continue gets none", settings={"continues": False}),
     Fault(name="refuses-expectations", why="a client that expects 100 Continue gets 417", gateway=_RefusesExpectations),
     Fault(name="refuses-http-1.0", why="requests of HTTP/1.0 get 426", gateway=_RefusesHttp10),
+    Fault(
+        name="refuses-destinations",
+        why="a client that names a destination gets 403 before the EPP is asked",
+        gateway=_RefusesDestinations,
+    ),
     Fault(name="refuses-options", why="requests with the method OPTIONS get 501", gateway=_RefusesOptions),
     Fault(
         name="takes-three-methods",

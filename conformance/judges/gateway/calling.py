@@ -87,13 +87,15 @@ def takes_none(exchange: GatewayExchange) -> bool:
     RFC 9110, section 15: 426 and 505 refuse a version of HTTP, which can't be that of HTTP/1.1 requests: the first that
     a gateway must pass is one. RFC 9112, section 6.3: a server may answer 411 to a body whose length it is not told.
     RFC 9110, section 5.4: it must refuse (4xx) headers larger than it wishes to process, by 431 or, as nginx, by 400.
-    One that reads requests for models takes bodies in JSON only.
+    One that reads requests for models takes bodies in JSON only. A client that names the destination may be refused.
     """
     opened = exchange.opened
     if opened is None or exchange.asked or exchange.attempts:
         return False
     match exchange.status:
         case 400 | 415 | 422 if opened.size and not exchange.grpc and not _says_json(opened):
+            return True
+        case 400 | 403 if exchange.client_destinations:
             return True
         case 400 | 431:
             return any(len(name) + len(value) > LONG_LINE for name, value in opened.headers)

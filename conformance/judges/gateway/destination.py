@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.gateway.calling import takes_none
 from conformance.judges.gateway.walk import Sort, WalkedItem, due, position, walked, without
 from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PickerStream
@@ -269,12 +270,11 @@ def client(episode_view: EpisodeView) -> Iterator[Ruling]:
     That one request comes to the endpoint named may be chance, unless the gateway does not even know that endpoint. So
     all of several must have come there, and not in turn: two after each other named the same, and others another.
     """
-    found = [
-        (exchange, exchange.attempts[0])
-        for exchange in episode_view.gateway_exchanges
-        if exchange.attempts and _on_its_own(exchange)
-    ]
+    every = episode_view.gateway_exchanges
+    found = [(exchange, exchange.attempts[0]) for exchange in every if exchange.attempts and _on_its_own(exchange)]
     if not found:
+        if any(exchange.client_destinations and takes_none(exchange) for exchange in every):
+            yield not_applicable(STEERED, "the gateway takes no requests that name their destination")
         return
     for exchange, attempt in found:
         if (

@@ -419,6 +419,31 @@ def test_the_authority_may_be_told_as_the_host(ask, script):
     assert ask(script, role="data-plane").blamed == set()
 
 
+@pytest.mark.parametrize(
+    ("came", "told", "went", "verdict"),
+    [
+        ("example.test", "example.test", "example.test", Verdict.PASS),
+        ("example.test:8080", "example.test", "example.test:8080", Verdict.PASS),
+        ("example.test", "example.test:8080", "example.test", Verdict.PASS),
+        ("example.test:8080", "example.test:80", "example.test:8080", Verdict.PASS),
+        ("Example.Test", "example.test", "Example.Test", Verdict.PASS),
+        ("example.test.", "example.test", "example.test.", Verdict.PASS),
+        ("[::1]:8080", "[::1]", "[::1]:8080", Verdict.PASS),
+        ("example.test", "pool.internal", "pool.internal", Verdict.PASS),  # rewritten before the EPP is asked
+        ("example.test", "pool.internal", "example.test", Verdict.WARN),
+        ("[::1]", "[::2]", "[::1]", Verdict.WARN),
+    ],
+)
+def test_the_authority_of_which_the_epp_is_told(gateway, script, came, told, went, verdict):
+    pairs = [(":method", "GET"), (":path", "/v1/models"), (":authority", told)]
+    headers = HeaderMap(headers=[HeaderValue(key=name, raw_value=value.encode()) for name, value in pairs])
+    one = script.exchange(method="GET", path="/v1/models", note={"authority": came})
+    one.say(request_headers=HttpHeaders(headers=headers, end_of_stream=True)).answers(headers_answer(A))
+    one.upstream(A, answer=ANSWER, headers=((b"host", went.encode()),)).response_headers(served=A)
+    one.answers(headers_answer(side="response")).body(ANSWER, side="response").answers(*echo(ANSWER, side="response"))
+    assert gateway(one.client(200, ANSWER).reset().script)["DP-EXTP-01"] is verdict
+
+
 def test_a_connect_has_no_path(ask, script):
     pairs = [HeaderValue(key=name, raw_value=b"CONNECT") for name in (":method", ":authority")]
     one = script.exchange(opened=False).say(request_headers=HttpHeaders(headers=HeaderMap(headers=pairs)))

@@ -559,6 +559,19 @@ class TestExpectations:
         expected = Expectation(requirement="DP-EXTP-01", served_by=(A,))
         assert gateway(script, expectations={"x1": expected})["DP-EXTP-01"] is verdict
 
+    @pytest.mark.parametrize("status", [400, 403])
+    @pytest.mark.parametrize(
+        ("headers", "verdict"),
+        [
+            (((b"X-Gateway-Destination-Endpoint", B.encode()),), Verdict.NOT_APPLICABLE),
+            (((b"x-tenant", B.encode()),), Verdict.INCONCLUSIVE),
+        ],
+    )
+    def test_a_gateway_may_refuse_a_client_that_names_its_destination(self, gateway, script, status, headers, verdict):
+        script.exchange(headers=headers, stream=False).client(status)
+        expected = Expectation(requirement="DP-EXTP-01", served_by=(A,))
+        assert gateway(script, expectations={"x1": expected})["DP-EXTP-01"] is verdict
+
     @pytest.mark.parametrize("status", [426, 505])
     @pytest.mark.parametrize(
         ("opened", "verdict"),
