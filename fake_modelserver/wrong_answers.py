@@ -5,6 +5,7 @@ Where they give None, the pod answers by itself.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -69,11 +70,25 @@ def counts_one_token(body: Any) -> Response | None:
 
 def has_one_id(body: Any) -> Response | None:
     """The same right answer to each request, with as many tokens as it may have."""
+    return json_response(200, _answered(body)) if _is_plain(body) else None
+
+
+def caches_too_much(body: Any) -> Response | None:
+    """An answer of which more tokens of the prompt were cached than it has."""
     if not _is_plain(body):
         return None
+    answer = {**_answered(body), "id": f"cmpl-{next(_NUMBERS)}"}
+    details = {"cached_tokens": answer["usage"]["prompt_tokens"] + 1}
+    return json_response(200, {**answer, "usage": {**answer["usage"], "prompt_tokens_details": details}})
+
+
+_NUMBERS = itertools.count(1)
+
+
+def _answered(body: Any) -> dict[str, Any]:
     tokens = body.get("max_tokens") or 16
     choice = {**COMPLETION["choices"][0], "text": "word " * tokens, "finish_reason": "length"}
-    return json_response(200, {**COMPLETION, "choices": [choice], "usage": _usage(tokens)})
+    return {**COMPLETION, "choices": [choice], "usage": _usage(tokens)}
 
 
 def takes_anything(body: Any) -> Response | None:

@@ -165,15 +165,34 @@ def uncut(found: Sequence[dict[str, Any]], most: int | None) -> Wrong | None:
     return "`finish_reason` 'length' after one token, as was asked for", "'stop', although there is text"
 
 
+def overcached(found: Sequence[dict[str, Any]]) -> Wrong | None:
+    """What is odd about the tokens of the prompt that a cache had: they are some of its tokens."""
+    usage = _usage(found)
+    cached, prompt = cached_of(usage), usage.get("prompt_tokens")
+    if cached is None or not isinstance(prompt, int) or 0 <= cached <= prompt:
+        return None
+    return f"`cached_tokens` of {prompt} tokens of the prompt", f"{cached}"
+
+
+def cached_of(usage: Any) -> int | None:
+    """The tokens of the prompt that a cache had, by a `usage`; None if it does not say it."""
+    details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return cached if isinstance(cached, int) else None
+
+
 def _choices(chunks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     return (choice for chunk in chunks for choice in chunk["choices"])
 
 
 def tokens_of(chunks: Sequence[dict[str, Any]]) -> int | None:
     """The tokens that were made, by the last `usage`; None if that does not say it."""
-    usage = next((usage for one in reversed(chunks) if isinstance(usage := one.get("usage"), dict)), {})
-    tokens = usage.get("completion_tokens")
+    tokens = _usage(chunks).get("completion_tokens")
     return tokens if isinstance(tokens, int) else None
+
+
+def _usage(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return next((usage for one in reversed(chunks) if isinstance(usage := one.get("usage"), dict)), {})
 
 
 def _holder(choice: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.model_server.objects import cached_of
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.judges.server_view import ServerExchange
@@ -47,7 +48,4 @@ def reuse(episode: EpisodeView) -> Iterator[Ruling]:
 def _cached(one: ServerExchange) -> int | None:
     """The cached tokens that an answer reports; None if it reports none."""
     body = one.answer.json if one.answer is not None else None
-    usage = body.get("usage") if isinstance(body, dict) else None
-    details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return cached if isinstance(cached, int) else None
+    return cached_of(body.get("usage")) if isinstance(body, dict) else None

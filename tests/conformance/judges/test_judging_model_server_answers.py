@@ -78,11 +78,13 @@ def whole(
     created: int = 1,
     most: int | None = None,
     words: int = 8,
+    details: Any = None,
     **asked: Any,
 ) -> Verdict:
     """The verdict on one object with these choices, to a prompt of so many words, for `most` tokens."""
     kind = "chat.completion" if chat else "text_completion"
     usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
+    usage |= {"prompt_tokens_details": details}
     body = {"id": name, "object": kind, "created": created, "model": "m", "choices": choices, "usage": usage}
     sent = json.dumps(body).encode()
     return verdict(sent, b"application/json", stream=False, chat=chat, asked=asked, tokens=most, words=words)
@@ -242,3 +244,23 @@ def test_an_adapter_that_is_refused(chat: bool, status: int, wanted: Verdict) ->
     context = dataclasses.replace(CONTEXT, requirements=("MS-LORA-01",), model_server=facts)
     found = judge(Episode(id="1", entries=entries), context, Catalogue.load())
     assert next(one.verdict for one in found if one.requirement == "MS-LORA-01") is wanted
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["completion", "chat"])
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        (None, Verdict.PASS),
+        ({}, Verdict.PASS),
+        ({"cached_tokens": None}, Verdict.PASS),
+        ({"cached_tokens": 0}, Verdict.PASS),
+        ({"cached_tokens": 8}, Verdict.PASS),
+        ({"cached_tokens": 9}, Verdict.WARN),
+        ({"cached_tokens": -1}, Verdict.WARN),
+    ],
+)
+def test_no_more_tokens_of_a_prompt_are_cached_than_it_has(chat, details, expected) -> None:
+    inner = {"message": {"role": "assistant", "content": "x"}} if chat else {"text": "x"}
+    choice = {"index": 0, **inner, "finish_reason": "stop"}
+    assert whole([choice], chat=chat, details=details) is expected
+    assert whole([choice], chat=chat, details=details, n=2) is Verdict.PASS  # the tokens of each may be added up
