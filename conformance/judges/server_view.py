@@ -188,6 +188,10 @@ SHOWN = 3.0
 """Seconds for which something must have been so, at every scrape, before a gauge that does not show it is at fault."""
 
 
+APART = 3
+"""Pages with other gauges, at least, that prove that a page is not an old one: servers may refresh it seldom."""
+
+
 def held_for(pages: tuple[Scraped, ...], holds: frozenset[int]) -> float:
     """Seconds for which scrapes, one after the other, were all among `holds` (by entry): of runs of a second or more,
     as servers may refresh their gauges once a second."""

@@ -32,6 +32,9 @@ OFTEN = 0.1
 LASTED = 3
 """Scrapes for which an answer lasts, on average, from which on what it shows can be expected to be seen."""
 
+TOGETHER = "together"
+"""What is too high where `queued` and `running` are, taken together."""
+
 MAX, RUNS, WAITS = "max_lora", "running_lora_adapters", "waiting_lora_adapters"
 """The labels of the LoRA gauge."""
 
@@ -80,25 +83,30 @@ class ServerMetrics:
         return not any((self.value(page, meaning) or 0) > 0 for meaning in ("queued", "running"))
 
     def overstated(self, event: MetricsPage, load: LoadPhase) -> frozenset[str]:
-        """Which of `queued` and `running` are more than can be, of all that was in flight at a time under `load`.
+        """Which of `queued` and `running` are more than can be, of all that was in flight at a time under `load`; or
+        `TOGETHER`, as one of them counts what the other counts, too.
 
         Where there are several series each is taken by itself: ranks may show theirs at different times.
         """
         page = page_of(event)
-        queued, running = self._series(page, "queued"), self._series(page, "running")
-        most_queued, most_running = max(queued, default=0.0), max(running, default=0.0)
-        found = {
-            name
-            for name, value in (("queued", most_queued), ("running", most_running))
-            if value - load.level >= BETWEEN
-        }
-        too_long = most_queued - (event.most - event.begun) >= BETWEEN
-        if len(queued) == len(running) == 1 and most_queued + most_running - load.level >= BETWEEN:
-            found |= {"queued"} if too_long else {"running"}  # one counts what the other counts, too
+        most = {name: max(self._series(page, name), default=0.0) for name in ("queued", "running")}
+        found = {name for name, value in most.items() if value - load.level >= BETWEEN}
+        if self.beyond(event, load) >= BETWEEN:
+            found.add(TOGETHER)
         used = self.value(page, "kv_cache")
-        if too_long and used is not None and used < ROOMY:  # in a full cache, what had begun may have to wait again
+        full = used is None or used >= ROOMY  # in a full cache, what had begun may have to wait again
+        if self.overlong(event) >= BETWEEN and not full:
             found.add("queued")
         return frozenset(found)
+
+    def beyond(self, event: MetricsPage, load: LoadPhase) -> float:
+        """By how many what waits and what runs are more than what was in flight; 0 where there are several series."""
+        found = [self._series(page_of(event), name) for name in ("queued", "running")]
+        return sum(map(sum, found)) - load.level if all(len(one) == 1 for one in found) else 0.0
+
+    def overlong(self, event: MetricsPage) -> float:
+        """By how many the longest queue is longer than what had not begun at a scrape."""
+        return max(self._series(page_of(event), "queued"), default=0.0) - (event.most - event.begun)
 
     def understated(self, event: MetricsPage) -> frozenset[str]:
         """Which of `queued` and `running` show a part of the requests that there are, or none.
@@ -132,7 +140,8 @@ class ServerMetrics:
         """Whether the gauges that `load` is raised for show what can hardly be: load is held on until they don't."""
         match until:
             case "queued":
-                return bool(self.overstated(event, load) or self.understated(event))
+                more = self.beyond(event, load) >= ONE and (self.value(page_of(event), "queued") or 0) > 0
+                return more or bool(self.overstated(event, load) or self.understated(event))
             case "one-runs":
                 more = (self.value(page_of(event), "running") or 0) > load.level
                 return more or bool(self.overstated(event, load) or self.understated(event))

@@ -8,11 +8,8 @@ from conformance.judges.episode_view import EpisodeView
 from conformance.judges.model_server.gauges import KV, RUNNING
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling
-from conformance.judges.server_view import SHOWN, Scraped, ServerView, held_for
+from conformance.judges.server_view import APART, SHOWN, Scraped, ServerView, held_for
 from conformance.verdict import Verdict
-
-APART = 3
-"""Pages with other gauges, at least, that prove that a page is not an old one: servers may refresh it seldom."""
 
 ROOM = 2.0
 """By what factor requests may seem to fill more than all of the cache: prompts differ a little in their tokens."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile, pairwise
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.model_server.excess import MEANS, one_more, too_high
 from conformance.judges.model_server.seen import all_run, cache_untold, untold
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
@@ -107,9 +108,10 @@ def _moves(
         _wrong(view, requirement, meaning, _count)
         or shown(view)
         or _too_low(view, requirement, meaning)
-        or _too_high(view, requirement, meaning)
+        or too_high(view, requirement, meaning)
         or _returned(view, requirement, meaning)
-        or untold(view, requirement, meaning, f"the gauge shows how many requests {_MEANS[meaning]}")
+        or (one_more(view, requirement) if meaning == "queued" else None)
+        or untold(view, requirement, meaning, f"the gauge shows how many requests {MEANS[meaning]}")
         or passed(requirement)
     )
 
@@ -209,10 +211,6 @@ def _running_shown(view: ServerView) -> Ruling | None:
     return unseen or not_applicable(RUNNING, "answers were over before a scrape could show them")
 
 
-_MEANS = {"queued": "wait", "running": "run"}
-"""What the requests do that a gauge counts."""
-
-
 def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
     """A gauge that never counts more than one, though more wait, or run, for long enough: it says only whether. If it
     counts a part at every scrape, it may count what the server keeps in one of several places: that is warned of.
@@ -237,42 +235,15 @@ def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
         f"{most:g} at most, while {worst.event.sent} were in flight, of which {worst.event.begun} had begun, and "
         f"{view.value(worst, 'running') or 0:g} ran by the gauge"
     )
-    expected = f"the gauge shows how many requests {_MEANS[meaning]}"
+    expected = f"the gauge shows how many requests {MEANS[meaning]}"
     if a_part:
-        hint = f"Do others {_MEANS[meaning]} elsewhere in the server? EPPs take it for less busy than it is."
+        hint = f"Do others {MEANS[meaning]} elsewhere in the server? EPPs take it for less busy than it is."
         return view.fail(requirement, expected, actual, at=worst, hint=hint, verdict=Verdict.WARN)
     return view.fail(requirement, expected, actual, at=worst, hint="Does it say whether there is one?")
 
 
 def _gauges(view: ServerView, one: Scraped) -> list[float | None]:
     return [view.value(one, meaning) for meaning in ("queued", "running", "kv_cache")]
-
-
-def _too_high(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
-    """A gauge that counts more than can be: what runs among what waits, or the reverse, or what was never sent.
-
-    One scrape does not tell: gauges lag behind, and others may ask the server for a moment.
-    """
-    loaded = tuple(one for one in view.readable if one.loaded)
-    high = [one for one in loaded if one.load and meaning in view.metrics.overstated(one.event, one.load)]
-    at = {one.at for one in high}
-    since = [(one, (after.t - one.t) / 1e9) for one, after in pairwise(loaded) if high and one.at >= high[0].at]
-    seconds = sum(lasted for one, lasted in since if one.at in at)
-    if seconds < SHOWN or seconds < sum(lasted for _, lasted in since) / 2:
-        return None
-    worst = max(high, key=lambda one: view.value(one, meaning) or 0)
-    other = "running" if meaning == "queued" else "queued"
-    actual = (
-        f"{view.value(worst, meaning) or 0:g}, and {view.value(worst, other) or 0:g} {_MEANS[other]}, while "
-        f"{worst.event.most} were in flight, of which {worst.event.begun} had begun; so, or alike, for {seconds:.1f} s"
-    )
-    return view.fail(
-        requirement,
-        f"the gauge shows the requests that {_MEANS[meaning]}, and no others",
-        actual,
-        at=worst,
-        hint="Does it count requests of both kinds? Did others ask the server meanwhile?",
-    )
 
 
 def _returned(view: ServerView, requirement: str, meaning: str) -> Ruling | None:

@@ -152,6 +152,34 @@ def test_a_gauge_that_counts_more_than_can_be_is_at_fault(requirement, pages) ->
 
 
 @pytest.mark.parametrize(
+    ("queued", "running", "at_fault"), [(4, 6, "MS-MET-02"), (2, 8, "MS-MET-04")], ids=["the queue", "what runs"]
+)
+def test_which_of_two_gauges_counts_too_much_together_shows_over_time(queued, running, at_fault) -> None:
+    """Six of eight run. Of those some have no token yet: more than half of them, or fewer, at a scrape."""
+    level = dataclasses.replace(RAISED, level=8)
+    pages = [(8, begun, f"{QUEUE} {queued}\n{RUNS} {running}\n{CACHE} 0.1\n") for begun in (6, 5, 4, 5)] * 20
+    for requirement in ("MS-MET-02", "MS-MET-04"):
+        expected = Verdict.FAIL if requirement == at_fault else Verdict.PASS
+        assert said_of(requirement, pages, level) is expected
+
+
+@pytest.mark.parametrize(
+    ("pages", "wanted"),
+    [
+        ([counts(6, 11, 6, used) for used in (0.1, 0.2, 0.3)] * 30, Verdict.WARN),
+        ([RIGHT, *[counts(6, 11, 6, used) for used in (0.1, 0.2, 0.3)] * 30], Verdict.WARN),
+        ([RIGHT, *[counts(6, 11, 6, used) for used in (0.1, 0.2, 0.3)]] * 30, Verdict.PASS),
+        ([counts(6, 11, 6)] * 90, Verdict.PASS),
+        ([counts(6, 11, 6, used) for used in (0.1, 0.2, 0.3)] * 10, Verdict.PASS),
+        ([counts(6, 10, 7, used) for used in (0.1, 0.2, 0.3)] * 30, Verdict.PASS),
+    ],
+    ids=["always", "but at first", "most often", "an old page", "for a moment", "one more runs"],
+)
+def test_a_queue_that_is_one_too_long_is_warned_of(pages, wanted) -> None:
+    assert said_of("MS-MET-02", pages) is wanted
+
+
+@pytest.mark.parametrize(
     "pages",
     [
         [RIGHT] * 20 + [counts(6, 16, 6)] * 40 + [RIGHT] * 20,
