@@ -12,11 +12,10 @@ from ext_proc.channel import Channel
 from ext_proc.http2.address import split_address
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import ProcessingRequest
-from ext_proc.protocol import DESTINATION
 from ext_proc.record import header
 from ext_proc.stream import ProcessStream
 from real_envoy.http_response import HttpResponse
-from reference_gateway.epp_client import Talk
+from reference_gateway.epp_client import DESTINATION, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome, Settings
