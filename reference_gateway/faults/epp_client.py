@@ -183,6 +183,13 @@ class _OtherServedOnBodies(Talk):
         return (message,)
 
 
+class _ServedAfterTheHeaders(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        if not first and message.HasField("response_headers") and not message.response_headers.end_of_stream:
+            message.metadata_context.filter_metadata.pop(NAMESPACE, None)
+        return (message,)
+
+
 class _ServedElsewhere(Talk):
     def report(self, endpoint: str, tried: list[str]) -> dict[str, Any]:
         assert endpoint in tried
@@ -336,6 +343,13 @@ FAULTS: tuple[Fault, ...] = (
         why="the messages of the body report another endpoint than the headers of the response",
         breaks="DP-SRVD-01",
         gateway=_saying(_OtherServedOnBodies),
+    ),
+    Fault(
+        name="served-after-the-headers",
+        why="the endpoint that served is reported with the body of the response, and not with its headers",
+        breaks="DP-SRVD-01",
+        effect="warn",
+        gateway=_saying(_ServedAfterTheHeaders),
     ),
     Fault(
         name="served-elsewhere",

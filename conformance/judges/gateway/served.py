@@ -11,6 +11,7 @@ from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.decoded_message import RESPONSE, DecodedMessage
 from conformance.reading.endpoints import canonical, parse
+from conformance.verdict import Verdict
 from ext_proc.headers import plain
 from ext_proc.protocol import SERVED
 from ext_proc.record import Author
@@ -66,9 +67,21 @@ def _report(exchange: GatewayExchange, endpoint: str, namespace: str) -> Iterato
         expected = f"the EPP {backend} learns that {endpoint} served: the response is of its pool"
         yield exchange.fail(SCOPE, expected, f"the EPP {others[0]} was told", at=at)
         return
+    yield _missing(exchange, right, endpoint, namespace)
+
+
+def _missing(exchange: GatewayExchange, right: PickerStream, endpoint: str, namespace: str) -> Ruling:
+    """The headers of the response do not say it. That a later message does is within the text; EPPs look at these."""
+    found = ((message, _value(message, namespace)) for message in _responses(right))
+    late = next((message for message, value in found if value is not None and canonical(value) == endpoint), None)
+    expected = f"{namespace}: {{{SERVED}: {endpoint}}} on the headers of the response"
+    if late is not None:
+        hint = "EPPs of the field read it on the headers."
+        return exchange.fail(SRVD, expected, f"on {late.what} first", at=late, hint=hint, verdict=Verdict.WARN)
+    at = next(iter(_responses(right)), None)
     actual = "the response's headers came without it" if at is not None else "no headers of the response came"
     why = "Is the namespace forwarded to the EPP (metadata_options), and is something there to note the endpoint?"
-    yield exchange.fail(SRVD, expected, actual, at=at, hint=why)
+    return exchange.fail(SRVD, expected, actual, at=at, hint=why)
 
 
 def _hint(exchange: GatewayExchange, got: str) -> str:

@@ -244,12 +244,14 @@ class TestServed:
         one.body(b"{}", side="response").client(200).reset()
         assert gateway(script).blamed == {"DP-SRVD-01"}
 
-    def test_only_on_the_body_is_too_late(self, gateway, script):
+    @pytest.mark.parametrize(("served", "verdict"), [(A, Verdict.WARN), (B, Verdict.FAIL), (..., Verdict.FAIL)])
+    def test_on_the_body_it_is_late(self, gateway, script, served, verdict):
+        """The text does not say on which message it is."""
         one = script.exchange(metadata={}).request().answers(headers_answer(A), *echo(BODY)).upstream(A)
         one.response_headers()
-        one._served = A
+        one._served = served
         one.body(b"{}", side="response").client(200).reset()
-        assert gateway(script).blamed == {"DP-SRVD-01"}
+        assert gateway(script)["DP-SRVD-01"] is verdict
 
     @pytest.mark.parametrize(("served", "wrong"), [(A, False), (..., False), ([A], True), ("x", True)])
     def test_the_tap_sees_its_shape(self, ask, served, wrong):
