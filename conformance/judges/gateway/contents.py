@@ -79,9 +79,10 @@ def _sent(exchange: GatewayExchange, one: PickerStream, opened: ExchangeOpened) 
     request = one.stream.request
     yield from _told(exchange, request, whole_body(opened), opened.headers)
     rewritten = any(_rewritten(other.stream.request) for other in exchange.asked)
-    for attempt in exchange.sent_on(one):
+    sent = exchange.sent_on(one)
+    for attempt in sent:
         yield from _method(exchange, opened, request, attempt)
-        yield from _path(exchange, opened, attempt) if not rewritten else ()
+        yield from _path(exchange, opened, sent[0], attempt) if not rewritten else ()
         yield from _released(exchange, request, opened, attempt.request, attempt)
         yield from _readable(exchange, request, opened, attempt.request, attempt)
 
@@ -353,11 +354,13 @@ def _method(
             return
 
 
-def _path(exchange: GatewayExchange, opened: ExchangeOpened, attempt: UpstreamAttempt) -> Iterator[Ruling]:
-    """A gateway may ask for another path than its client, but for one and the same in all attempts; and on the
-    client's path for its query."""
+def _path(
+    exchange: GatewayExchange, opened: ExchangeOpened, before: UpstreamAttempt, attempt: UpstreamAttempt
+) -> Iterator[Ruling]:
+    """A gateway may ask for another path than its client, but for one and the same in all attempts at a pool; and on
+    the client's path for its query."""
     path, _, query = opened.path.partition("?")
-    first, got = (header(one.request.headers, b":path") for one in (exchange.attempts[0], attempt))
+    first, got = (header(one.request.headers, b":path") for one in (before, attempt))
     if first != got and None not in (first, got):
         expected = f"{_shown(first)} at {attempt.endpoint}, as in the first attempt"
         yield exchange.fail(EXTP, expected, _shown(got), at=attempt)

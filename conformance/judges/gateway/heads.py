@@ -47,9 +47,10 @@ def heads(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
     opened = exchange.opened
     if opened is None or exchange.aborted or exchange.expired:
         return
-    if exchange.attempts:
+    own = exchange.sent_on(one) if len(exchange.asked) > 1 else exchange.attempts  # each pool may have other headers
+    if own:
         came = ((b":path", opened.path.encode("latin-1", "replace")), *opened.headers)
-        went = exchange.attempts[-1].request.headers
+        went = own[-1].request.headers
         yield from _compared(exchange, one.stream.request, came, went, "client", "model server")
         yield from _authority(exchange, one.stream.request, str(opened.note.get("authority", "")), went)
     final, got = exchange.final, exchange.response

@@ -287,6 +287,23 @@ class TestTwoPools:
         assert verdicts.blamed == set()
         assert {verdicts[f"DP-SCOPE-0{number}"] for number in (1, 2, 3)} == {Verdict.PASS}
 
+    @pytest.mark.parametrize(("tiers", "wrong"), [("gold", False), ("free", True)])
+    @pytest.mark.parametrize(("path", "astray"), [(b"/v1/completions", False), (b"/two", True)])
+    def test_each_pool_may_have_its_own_path_and_headers(self, gateway, script, tiers, wrong, path, astray):
+        """A route changes requests for each of its backends before the EPP is asked; the second is sent them as they
+        came."""
+        came, gold = ((b"x-tier", b"free"),), ((b"x-tier", b"gold"),)
+        one = script.exchange(epp="first", headers=came)
+        one._headers = gold
+        one.request().answers(headers_answer(f"{A},{B}"), *echo(BODY))
+        one.upstream(A, 503, body=BODY, headers=((b":path", b"/v1/completions"), *gold))
+        one.upstream(B, 503, body=BODY, headers=((b":path", path), (b"x-tier", tiers.encode()))).reset()
+        one._headers = came
+        one.asks("second").request().answers(headers_answer(C), *echo(BODY))
+        one.upstream(C, body=BODY, headers=((b":path", b"/two"), *came))
+        one.response_headers(served=C).body(b"{}", side="response").reset().client(200)
+        assert ("DP-EXTP-01" in self.judged(gateway, script).blamed) is (wrong or astray)
+
     def test_at_once_to_the_other_pool_is_its_choice(self, gateway, script):
         self.moved(script, tried=(A,))
         self.moved(script, tried=())
