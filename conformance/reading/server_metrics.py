@@ -23,8 +23,9 @@ MOST_OF_THEM = 0.75
 ROOMY = 0.5
 """Share of the KV cache in use up to which no request that had begun has to wait again for want of room."""
 
-PART = 0.1
-"""Share of what prompts fill that the gauge of the KV cache must show: some models keep a part of the tokens only."""
+PART = 0.05
+"""Share of what prompts fill that the gauge of the KV cache must show: some models keep a part of the tokens only, and
+vLLM that spreads a cache over ranks (decode context parallelism of 16) says the size of a rank's blocks."""
 
 OFTEN = 0.1
 """Seconds between two scrapes, on average, up to which they are as frequent as they are meant to be, or nearly."""

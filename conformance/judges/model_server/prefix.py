@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.model_server.objects import cached_of
@@ -27,11 +28,17 @@ def reuse(episode: EpisodeView) -> Iterator[Ruling]:
     if view.claims.prefix_cache is False:
         yield not_applicable(PREFIX, "the profile says that caches are not reused")
         return
-    cached = [_cached(one) for one in answered[1:]]
+    first, *cached = (_cached(one) for one in answered)
+    new = any((one or 0) > (first or 0) or _most(answer, one) for one, answer in zip(cached, answered[1:], strict=True))
     values = [view.value(one, "prefix_hits") for one in view.readable]
     hits = [value or 0.0 for value in values]  # some engines show a counter from its first count on only
-    if any(cached) or (hits and hits[-1] > hits[0]):
+    if new or (hits and hits[-1] > hits[0]):
         yield passed(PREFIX)
+    elif any(cached):
+        actual = f"cached_tokens is {cached[-1]}, and was {first} when the prompt came first"
+        hint = "Was it asked with the same --seed before? Then try another."
+        expected = "more of a prompt that came before is found in the cache"
+        yield answered[-1].fail(PREFIX, expected, actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
     elif all(one is None for one in cached) and all(value is None for value in values):
         what = "the server reports neither cached tokens nor hits of its cache"
         yield Ruling(requirement=PREFIX, verdict=Verdict.ATTESTED, actual=what)
@@ -45,7 +52,17 @@ def reuse(episode: EpisodeView) -> Iterator[Ruling]:
         yield answered[-1].fail(PREFIX, expected, told, hint=hint, verdict=verdict)
 
 
+def _usage(one: ServerExchange) -> Any:
+    body = one.answer.json if one.answer is not None else None
+    return body.get("usage") if isinstance(body, dict) else None
+
+
+def _most(one: ServerExchange, cached: int | None) -> bool:
+    """Whether half of the prompt was cached, which is made of words in an order that no other has."""
+    prompt = usage.get("prompt_tokens") if isinstance(usage := _usage(one), dict) else None
+    return isinstance(prompt, int) and (cached or 0) * 2 >= prompt > 0
+
+
 def _cached(one: ServerExchange) -> int | None:
     """The cached tokens that an answer reports; None if it reports none."""
-    body = one.answer.json if one.answer is not None else None
-    return cached_of(body.get("usage")) if isinstance(body, dict) else None
+    return cached_of(_usage(one))

@@ -251,12 +251,12 @@ def test_a_gauge_that_only_says_whether_there_is_a_request_is_at_fault(requireme
     ("used", "blocks", "wanted"),
     [
         (0.3, 2000, Verdict.PASS),
-        (0.04, 2000, Verdict.PASS),
+        (0.02, 2000, Verdict.PASS),
         (0.004, 2000, Verdict.FAIL),
         (0.004, 100_000, Verdict.PASS),
         (0.004, None, Verdict.PASS),
     ],
-    ids=["right", "a part", "too small", "a large cache", "of unknown size"],
+    ids=["right", "of sixteen ranks that share it", "too small", "a large cache", "of unknown size"],
 )
 def test_the_gauge_of_the_cache_shows_a_good_part_of_what_is_known_to_fill_it(used, blocks, wanted) -> None:
     config = f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{blocks}"}} 1\n' if blocks else ""

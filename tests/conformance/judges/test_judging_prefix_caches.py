@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from conformance.evidence.episode import Context, Episode
@@ -20,16 +22,19 @@ CONTEXT = Context(
 )
 
 
-def verdict(*pages: bytes) -> Verdict:
-    """The verdict on two alike requests, with the first page before them and the others after."""
+def verdict(*pages: bytes, cached: tuple[int | None, int | None] = (None, None)) -> Verdict:
+    """The verdict on two alike requests, with the first page before them and the others after; of their prompts of 600
+    tokens so many were cached, by their usage."""
 
     def scraped(body: bytes) -> MetricsPage:
         return MetricsPage(url="http://x/metrics", status=200, body=body)
 
     events = [scraped(pages[0])]
-    for exchange in ("1", "2"):
-        events.append(ServerAsked(exchange=exchange, method="POST", path="/v1/completions"))
-        events.append(ServerAnswered(exchange=exchange, status=200, body=b"{}"))
+    for number, tokens in enumerate(cached):
+        usage = {"prompt_tokens": 600, "prompt_tokens_details": {"cached_tokens": tokens}}
+        body = json.dumps({"usage": usage}).encode()
+        events.append(ServerAsked(exchange=f"{number}", method="POST", path="/v1/completions"))
+        events.append(ServerAnswered(exchange=f"{number}", status=200, body=body))
     events += map(scraped, pages[1:])
     entries = tuple(Entry(seq, seq, event) for seq, event in enumerate(events, 1))
     found = judge(Episode(id="1", entries=entries), CONTEXT, Catalogue.load())
@@ -58,3 +63,19 @@ def test_ranks_that_may_have_had_the_prompt_once_are_not_judged(ranks: int, expe
 
 def test_a_server_without_a_counter_is_not_judged() -> None:
     assert verdict(OTHER, OTHER, OTHER) is Verdict.ATTESTED
+
+
+@pytest.mark.parametrize(
+    ("cached", "expected"),
+    [
+        ((0, 592), Verdict.PASS),
+        ((0, 16), Verdict.PASS),
+        ((16, 592), Verdict.PASS),
+        ((592, 592), Verdict.PASS),  # the server has had the prompt in an earlier run
+        ((16, 16), Verdict.INCONCLUSIVE),
+        ((0, 0), Verdict.WARN),
+    ],
+)
+def test_cached_tokens_that_are_the_same_for_a_new_prompt_prove_nothing(cached, expected) -> None:
+    assert verdict(OTHER, OTHER, cached=cached) is expected
+    assert verdict(NONE, SOME, cached=cached) is Verdict.PASS
