@@ -137,6 +137,27 @@ def test_wrong_scenario_files(cli, tmp_path: Path, text: str, expected: str) -> 
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (" body: {text: hi,\n written: compact}", "mine.yaml:4:2: {}.body.written: 'written' {} `body` beside 'text'"),
+        (
+            " body: {written: compact, base64: aGk=}",
+            "mine.yaml:3:9: {}.body.written: 'written' {} `body` beside 'base64'",
+        ),
+        (" reply: {json: {}, filler: 9}", "mine.yaml:3:20: {}.reply.filler: 'filler' {} `reply` beside 'json'"),
+        (" body: {text: null,\n written: compact}", None),
+    ],
+)
+def test_what_has_no_effect_in_a_body_is_refused(cli, tmp_path: Path, part: str, expected: str | None) -> None:
+    """Else the request is another than the file says, and the scenario passes."""
+    steps = f"steps: [{{exchange: {{\n{part}}}}}]"
+    (tmp_path / "mine.yaml").write_text(f"section: mine\nscenarios: [{{id: a.b, {REST}, {steps}}}]\n")
+    ran = cli("scenario", "lint", tmp_path)
+    assert ran.code == (2 if expected else 0)
+    assert (expected or "").format("steps[0].exchange", "has no effect in") in ran.err
+
+
 def test_all_that_is_wrong_in_a_scenario_file_is_said_at_once(cli, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "section: mine\n"
