@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
-from conformance.targets.flags import TargetFlags, flags
+from conformance.targets.flags import REPRODUCED, TargetFlags, flags
 
 if TYPE_CHECKING:
     from conformance.report.document.model import Report
@@ -28,7 +28,7 @@ def reproduce(
     jobs: options.Jobs = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where the report of the second run goes.")
-    ] = Path("conformance-reproduced"),
+    ] = Path(REPRODUCED),
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
 ) -> None:
@@ -82,7 +82,7 @@ def _target(report: Report, given: TargetFlags) -> TargetFlags:
         said = printable(report.plan.command) if report.plan is not None else "nothing"
         raise UsageError(
             "the report does not say by a shipped profile what its target is",
-            hint=f"name it as for `run`, with --profile or --epp; the report was made by: {said}",
+            hint=f"name it as for `run`, with --profile or --epp; what runs it again, by the report: {said}",
         )
     return dataclasses.replace(named, binary=given.binary)
 
@@ -97,7 +97,7 @@ def _from(report: Report) -> TargetFlags | None:
         return None
     known = {flag.option: flag for flag in flags(TargetFlags)}
     found: dict[str, object] = {}
-    while words:
+    while words and words != ["-o", REPRODUCED]:
         flag = known.get(words.pop(0))
         if flag is None or not words:
             return None

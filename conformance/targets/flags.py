@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from conformance.targets.resolve_gateway import ResolvedGateway
     from conformance.targets.resolve_model_server import ResolvedModelServer
 
+REPRODUCED = "conformance-reproduced"
+"""The folder for the report of what is run again, so that it does not write over the one that is being read."""
+
 
 class RoleName(StrEnum):
     """Which side of the protocol is tested."""
@@ -205,10 +208,13 @@ class TargetFlags:
         return _RESOLVE[role](self, base, overrides)
 
     def command_line(self, scenarios: Iterable[Path] = ()) -> str:
-        """The command that runs the same target again, with scenario files of the user's own, as a shell takes it."""
+        """The command that runs the same target again, with scenario files of the user's own, as a shell takes it.
+
+        Its report goes beside the one that is being read.
+        """
         words = [word for flag in flags(TargetFlags) for word in flag.words(getattr(self, flag.name))]
         words += [word for path in scenarios for word in ("--scenarios", str(path))]
-        return shlex.join(["epp-conformance", "run", *words])
+        return shlex.join(["epp-conformance", "run", *words, "-o", REPRODUCED])
 
     def _role(self, base: AnyProfile | None) -> RoleName:
         """The role that is meant: the one that is said, that of the profile, or of the flag that names the target."""

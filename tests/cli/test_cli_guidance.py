@@ -176,7 +176,7 @@ def test_a_generated_failure_is_waived_run_again_and_reproduced(cli, tmp_path: P
     rows = json.loads((tmp_path / "report.json").read_text())["results"]
     reproduce = next(row["reproduce"] for row in rows if row["id"] == "generated.conversations")
     monkeypatch.chdir(tmp_path)
-    again = cli(*shlex.split(reproduce)[1:], "-q", "-o", "again")
+    again = cli(*shlex.split(reproduce)[1:], "-q")
     assert (again.code, "EPP-DEST-05" in again.out) == (1, True), again.err
     ran = cli("run", "--last-failed", "--role", "data-plane", "-o", tmp_path)  # wrong use: what is run is said before
     assert "no scenario failed: everything is run; generated conversations broke rules" in ran.err

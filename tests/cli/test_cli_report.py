@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -53,6 +54,20 @@ def test_reproducing_names_the_target(cli, a_report: Path) -> None:
     command = next(line for line in out.splitlines() if line.startswith("reproduce"))
     for part in ("--epp", "metadata-differs", "--scenario", "--seed", "--protocol-version 1.0.0"):
         assert part in command
+
+
+def test_what_a_failure_is_reproduced_by_keeps_the_report_that_is_read(
+    cli, a_report: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(a_report, "conformance-report")
+    out = cli("report", "show").out
+    command = next(line.removeprefix("reproduce") for line in out.splitlines() if line.startswith("reproduce"))
+    ran = cli(*shlex.split(command)[1:])
+    assert ran.code == 1
+    assert "EPP-DEST-05" in ran.out
+    assert len(json.loads(Path("conformance-reproduced/report.json").read_text())["results"]) == 1
+    assert Path("conformance-report/report.json").read_bytes() == (a_report / "report.json").read_bytes()
 
 
 def test_verify_says_yes(cli, a_report: Path) -> None:

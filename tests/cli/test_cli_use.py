@@ -333,8 +333,8 @@ def test_a_file_of_another_kind_is_no_flood(cli, a_report: Path) -> None:
 def test_the_command_that_runs_a_target_again() -> None:
     named = TargetFlags(epp="cmd:./e --port {port}", endpoints=["127.0.0.1:1"], body_mode=["buffered"])
     flags = "--epp 'cmd:./e --port {port}' --endpoints 127.0.0.1:1 --body-mode buffered"
-    assert named.command_line() == f"epp-conformance run {flags}"
-    assert TargetFlags().command_line() == "epp-conformance run"
+    assert named.command_line() == f"epp-conformance run {flags} -o conformance-reproduced"
+    assert TargetFlags().command_line() == "epp-conformance run -o conformance-reproduced"
 
 
 @pytest.mark.parametrize(
