@@ -191,30 +191,28 @@ def universal(suite: PluginSuite, version: str) -> tuple[Requirement, ...]:
     return tuple(one for one in suite.catalogue.for_version(version, role) if one.universal)
 
 
-def invariant_reports(suite: PluginSuite) -> Iterator[pytest.TestReport]:
-    """The invariants as finished tests, for a controller of pytest-xdist: only it has the results of all workers."""
-    several = len(suite.settings.versions) > 1
-    for version in suite.settings.versions:
-        if not suite.results[version]:
+def invariant_reports(items: Iterable[InvariantItem]) -> Iterator[pytest.TestReport]:
+    """Invariants as finished tests, for a controller of pytest-xdist: only it has the results of all workers."""
+    for item in items:
+        requirement = item.requirement
+        if not item.suite.results[item.version]:
             continue
-        for requirement in universal(suite, version):
-            row = suite.requirement(version, requirement.id)
-            outcome: Any = "failed" if row.verdict in _FAILED else "skipped" if row.verdict in _SKIPPED else "passed"
-            nodeid = f"{NAME}::{f'{version}::' if several else ''}invariant::{requirement.id}"
-            longrepr: Any = None
-            if outcome == "failed":
-                longrepr = without_orders(invariant_text(suite, version, row))
-            elif outcome == "skipped":
-                longrepr = (NAME, 0, f"Skipped: {_why_skipped(row)}")
-            yield pytest.TestReport(
-                nodeid=nodeid,
-                location=(NAME, None, f"universal requirement {requirement.id}"),
-                keywords={requirement.id: 1, "epp_conformance": 1},
-                outcome=outcome,
-                longrepr=longrepr,
-                when="call",
-                user_properties=[("verdict", row.verdict.value), ("requirement", requirement.id)],
-            )
+        row = item.suite.requirement(item.version, requirement.id)
+        outcome: Any = "failed" if row.verdict in _FAILED else "skipped" if row.verdict in _SKIPPED else "passed"
+        longrepr: Any = None
+        if outcome == "failed":
+            longrepr = without_orders(invariant_text(item.suite, item.version, row))
+        elif outcome == "skipped":
+            longrepr = (NAME, 0, f"Skipped: {_why_skipped(row)}")
+        yield pytest.TestReport(
+            nodeid=item.nodeid,
+            location=item.reportinfo(),
+            keywords={requirement.id: 1, "epp_conformance": 1},
+            outcome=outcome,
+            longrepr=longrepr,
+            when="call",
+            user_properties=[("verdict", row.verdict.value), ("requirement", requirement.id)],
+        )
 
 
 # -- failures in words -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from conformance.errors import ConformanceError
 from conformance.pytest_plugin import fixtures, snapshots
 from conformance.pytest_plugin.hooks import Hooks, usage_error
-from conformance.pytest_plugin.items import InvariantItem, batches_by_item, invariant_reports
+from conformance.pytest_plugin.items import ConformanceCollector, InvariantItem, batches_by_item, invariant_reports
 from conformance.pytest_plugin.settings import fixtures_only, settings_of
 from conformance.pytest_plugin.suite import SUITE, PluginSuite
 from conformance.report.render.folder import EvidenceKeeper, reserved, write_all
@@ -120,10 +120,20 @@ class Plugin(Hooks):
 
             for event in events(self._parts):
                 self.suite.take(event)
-            for report in invariant_reports(self.suite):
+            for report in invariant_reports(self._invariants(session)):
                 session.testscollected += 1
                 session.config.hook.pytest_runtest_logreport(report=report)
         return outcome
+
+    def _invariants(self, session: pytest.Session) -> list[InvariantItem]:
+        """As a controller, which collects nothing: the invariants that `-k`, `-m` and `--deselect` leave."""
+        if fixtures_only(self.config):
+            return []
+        found = ConformanceCollector.of(session, self.suite, with_invariants=True).collect()
+        items: list[pytest.Item] = [item for item in found if isinstance(item, InvariantItem)]
+        choose = self.config.pluginmanager.subset_hook_caller("pytest_collection_modifyitems", remove_plugins=[self])
+        choose(session=session, config=self.config, items=items)
+        return [item for item in items if isinstance(item, InvariantItem)]
 
     def pytest_sessionfinish(self) -> None:
         """Write the report."""

@@ -141,9 +141,11 @@ def test_selecting_with_pytests_own_means(run) -> None:
     ("target", "said"),
     [("reference", "what was run breaks none"), (FAULT, "broken: invariant::EPP-DEST-05")],
 )
-def test_invariants_that_k_leaves_out_are_told_of(run, target: str, said: str) -> None:
-    result = run("--epp", target, *FEW, "--epp-scenario", "destination.list", "-k", "subset.nobody")
+@pytest.mark.parametrize("distributed", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_invariants_that_k_leaves_out_are_told_of(run, target: str, said: str, distributed) -> None:
+    result = run("--epp", target, *FEW, "--epp-scenario", "destination.list", "-k", "subset.nobody", *distributed)
     assert (result.ret, outcomes(result).get("failed")) == (0, None)
+    assert outcomes(result)["passed"] == 1
     result.stdout.fnmatch_lines([f"deselected * invariants, rules that hold over all scenarios; {said}*"])
 
 
@@ -371,6 +373,13 @@ def test_invariants_of_all_workers_are_judged_once(run) -> None:
     assert result.ret == 1
     result.stdout.fnmatch_lines(["FAILED epp-conformance::invariant::EPP-DEST-05*"])
     assert result.stdout.str().count("FAILED epp-conformance::invariant::EPP-DEST-05") == 1
+
+
+def test_of_the_invariants_of_all_workers_those_that_k_names_are_judged(run) -> None:
+    result = run("--epp", FAULT, *FEW, "-k", "destination.completion or EPP-DEST-05 or EPP-DEST-06", "-n", "2", "-rA")
+    told = {line.split()[1] for line in result.stdout.lines if "epp-conformance::invariant::" in line}
+    assert told == {"epp-conformance::invariant::EPP-DEST-05", "epp-conformance::invariant::EPP-DEST-06"}
+    result.stdout.fnmatch_lines(["FAILED epp-conformance::invariant::EPP-DEST-05*"])
 
 
 def test_a_shared_target_has_one_worker(run) -> None:
