@@ -235,7 +235,13 @@ def _ask(question: str, flag: str, default: str | None = None) -> str:
         if default:
             return default
         raise UsageError(f"there is no terminal to ask on: {question}", hint=f"give {flag}")
-    answer: str = typer.prompt(question, default=default, show_default=bool(default))
+    try:
+        answer: str = typer.prompt(question, default=default, show_default=bool(default))
+    except typer.Abort as ended:
+        if not isinstance(ended.__context__, EOFError):  # Ctrl-C
+            raise
+        typer.echo(err=True)  # the line of the question is still open
+        raise UsageError(f"the input ended at the question: {question}", hint=f"answer it, or give {flag}") from None
     return answer.strip()
 
 

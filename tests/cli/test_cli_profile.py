@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -92,6 +95,21 @@ def test_init_says_what_it_must_know(cli, tmp_path: Path) -> None:
     assert "--command or --address" in ran.err
     both = cli("profile", "init", tmp_path / "p.yaml", "--name", "x", "--command", "y", "--address", "h:1")
     assert "exclude" in both.err
+
+
+def test_the_end_of_the_input_is_told_with_the_flag_that_answers(tmp_path: Path) -> None:
+    """As on Ctrl-D at a terminal: nothing was tested, so nothing is incomplete."""
+    ours, theirs = pty.openpty()
+    os.write(ours, b"my epp\n\x04")
+    words = [sys.executable, "-m", "conformance", "profile", "init", str(tmp_path / "p.yaml")]
+    ran = subprocess.run(words, stdin=theirs, capture_output=True, text=True, timeout=60, check=False)
+    os.close(theirs)
+    os.close(ours)
+    assert ran.returncode == 2, ran
+    said = ran.stderr.strip().splitlines()
+    assert said[-2].startswith("error: the input ended at the question: Command that starts it, with {port}")
+    assert said[-1] == "  hint: answer it, or give --command or --address"
+    assert not (tmp_path / "p.yaml").exists()
 
 
 def test_check_starts_the_target_and_sends_a_request(cli, tmp_path: Path) -> None:
