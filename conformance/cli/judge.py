@@ -40,6 +40,7 @@ def judge(
     from conformance.cli.console import err, out, without_colour
     from conformance.errors import UnknownNameError, UsageError
     from conformance.report.render.folder import evidence_of
+    from conformance.report.render.marks import plural
     from conformance.requirements.catalogue import Catalogue
     from conformance.requirements.schema import VERSIONS
     from conformance.tap.files import Damage, read
@@ -51,7 +52,7 @@ def judge(
         without_colour()
     if protocol_version is not None and protocol_version not in VERSIONS:
         raise UnknownNameError("protocol version", protocol_version, VERSIONS)
-    catalogue, tally, worth, damaged = Catalogue.load(), Tally(), Worth(each), 0
+    catalogue, tally, worth, damaged, runs = Catalogue.load(), Tally(), Worth(each), 0, 0
     results, remarks = out(), err()
     seen: set[str] = set()
     for path in map(evidence_of, files):
@@ -66,6 +67,7 @@ def judge(
             if not exchange or one.episode.id in exchange:
                 judged = _judge(one, protocol_version, catalogue)
                 tally.add(judged)
+                runs += "." in one.context.scenario  # as in a scenario's id; a tap and a load have none
                 if judged.problem:
                     remarks.print(f"{path}, line {one.line}: {one.episode.id} could not be judged: {judged.problem}")
                 _show(one, judged, catalogue, worth, results.print, json=json)
@@ -81,7 +83,9 @@ def judge(
         raise UsageError(f"there is no exchange in {', '.join(map(str, files))}", hint=hint)
     undecided = tally.of(Verdict.ERROR)
     if not json:
-        results.print(f"{tally.judged} exchanges judged, {tally.violating} with a broken rule")
+        counts = ((tally.judged - runs, "exchange"), (runs, "scenario run"))
+        what = " and ".join(plural(count, noun) for count, noun in counts if count) or "no exchange"
+        results.print(f"{what} judged, {tally.violating} with a broken rule")
         for requirement, count in tally.of(Verdict.FAIL):
             results.print(f"  {count:6} × {requirement}")
         for requirement, count in undecided:

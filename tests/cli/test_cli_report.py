@@ -70,6 +70,15 @@ def test_what_a_failure_is_reproduced_by_keeps_the_report_that_is_read(
     assert Path("conformance-report/report.json").read_bytes() == (a_report / "report.json").read_bytes()
 
 
+def test_evidence_judged_again_is_counted_by_scenario_runs(cli, a_report: Path) -> None:
+    """Each line of it has all exchanges of one."""
+    runs = sum(row.evidence is not None for row in read_report(a_report / "report.json").results)
+    ran = cli("judge", a_report)
+    assert ran.code == 1
+    assert f"\n{runs} scenario runs judged, " in ran.out
+    assert "exchanges judged" not in ran.out
+
+
 def test_verify_says_yes(cli, a_report: Path) -> None:
     ran = cli("report", "verify", a_report)
     assert ran.code == 0, ran.out
