@@ -142,7 +142,11 @@ def test_the_words_of_a_wait_are_those_of_the_finding(tried: Tried) -> None:
     assert "request_body: expired" not in screen
 
 
-def test_a_rare_failure_does_not_stand_against_all_paths(tried: Tried) -> None:
+def test_a_rare_failure_does_not_stand_against_all_paths(tried: Tried, tmp_path: Path) -> None:
     out = tried("no-trailers", "ext-proc.request-trailers[chunks=1,http=1]", "destination.*")
     line = out.partition("AI Gateway")[2].splitlines()[0]
     assert re.search(r"no for some paths: full-duplex \(ENV-06 in \d+ of \d+ scenarios\)", line), line
+    why = r"it breaks ENV-06 in \d+ of \d+ scenarios"
+    assert re.search(rf"\| full-duplex \| no for some paths \| {why} \|", (tmp_path / "report/summary.md").read_text())
+    page = (tmp_path / "report/report.html").read_text()
+    assert re.search(rf"full-duplex</th><td>no for some paths</td><td>{why}</td>", page)

@@ -10,7 +10,7 @@ Derived from results alone, so that it can be computed again from a report.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -48,25 +48,6 @@ class AiGateway(FileModel):
 
     routing: tuple[Fit, ...] = Field(description="ORIGINAL_DST by header, and override_host by header")
     body_modes: tuple[Fit, ...] = Field(description="by request body mode")
-
-    def line(self, rare: Mapping[str, str] | None = None) -> str:
-        """All of it on one line. `rare` says of requirements that few paths break how few: these fail there only."""
-        rare, parts = rare or {}, []
-        every = (*self.routing, *self.body_modes)
-        some = [one for one in every if one.works == "no" and one.requirements and {*one.requirements} <= {*rare}]
-        for works in ("yes", "no", "unknown"):
-            fits = [one for one in every if one.works == works and one not in some]
-            if fits:
-                parts.append(f"{works}: {_ways(fits, {})}")
-            if works == "no" and some:
-                parts.append(f"no for some paths: {_ways(some, rare)}")
-        return " · ".join(parts)
-
-
-def _ways(fits: Sequence[Fit], rare: Mapping[str, str]) -> str:
-    against = sorted({name for one in fits for name in one.requirements})
-    reason = ", ".join(rare[name] for name in against) if rare else " ".join(against)
-    return ", ".join(one.way for one in fits) + (f" ({reason})" if reason else "")
 
 
 def assess(catalogue: Catalogue, version: str, results: Sequence[ScenarioResult]) -> AiGateway:

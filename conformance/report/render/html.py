@@ -18,6 +18,7 @@ from conformance.outcome import NOT_SELECTED
 from conformance.report.document.failures import Concern, Occurrence, concerns, waived_text, waiver_of
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
+from conformance.report.render.ai_gateway import ways
 from conformance.report.render.gauges import NAME, gauges, seen
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
 from conformance.report.render.page import asset, policy, template
@@ -138,6 +139,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
         drawing=lambda lines: svg(lines, alone=False),
         glance=glance(report.requirements, versions),
         bar=lambda rows: bar(rows, word),
+        ways=ways(report),
         gauges=gauges(report),
         gauge_name=NAME,
         seen=seen,

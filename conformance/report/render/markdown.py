@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conformance.report.document.failures import Concern, concerns, waived_text, waiver_of_requirement, warnings
 from conformance.report.document.model import Report
+from conformance.report.render.ai_gateway import ways
 from conformance.report.render.gauges import NAME, gauges, seen
 from conformance.report.render.marks import mark, plural
 from conformance.report.render.markup import cell, code, text
@@ -60,13 +61,11 @@ def _versions(report: Report) -> list[str]:
 
 def _ai_gateway(report: Report) -> list[str]:
     """With which configurations of Envoy AI Gateway the target would work: of the headline version."""
-    headline = report.headline()
-    found = headline.envoy_ai_gateway if headline is not None else None
-    if found is None:
+    found = ways(report)
+    if not found:
         return []
-    rows = [("routing", one) for one in found.routing] + [("request body", one) for one in found.body_modes]
     lines = ["| Envoy AI Gateway | | would work | why |", "|---|---|---|---|"]
-    lines += [f"| {what} | {one.way} | {one.works} | {cell(one.why)} |" for what, one in rows]
+    lines += [f"| {one.what} | {one.name} | {one.works} | {cell(one.why)} |" for one in found]
     return [*lines, ""]
 
 

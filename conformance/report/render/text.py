@@ -17,6 +17,7 @@ from conformance.report.document.blocks import Waiver
 from conformance.report.document.failures import Occurrence, passing_but_blamed, waived_text, warnings
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow, VersionRow
+from conformance.report.render.ai_gateway import ways_line
 from conformance.report.render.gauges import gauges, gauges_line
 from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
 from conformance.report.render.transcript import Line, transcript
@@ -36,8 +37,6 @@ ROWS = 2
 
 SUMMARY_LINES = 12
 DETAILS = 6
-RARE = 10
-"""A failure is rare if it was seen in no more than one of so many scenarios."""
 
 
 def failure_text(
@@ -203,8 +202,8 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     if found := warnings(report):
         first = f"{found[0].finding.requirement} in {found[0].result.id}: {found[0].finding.actual}"
         yield "warnings", f"{len(found)}: {first}" + (" …" if len(found) > 1 else "")
-    if headline is not None and headline.envoy_ai_gateway is not None and not report.stopped:
-        yield "AI Gateway", headline.envoy_ai_gateway.line(_rare(report, headline.version))
+    if not report.stopped and (line := ways_line(report)):
+        yield "AI Gateway", line
     if found_gauges := gauges(report):
         yield "gauges", gauges_line(found_gauges)
     if report.waivers:
@@ -218,14 +217,6 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     if paths:
         names = (path.name if path.parent == paths[0].parent else str(path) for path in paths[1:])
         yield "report", " · ".join((str(paths[0]), *names))
-
-
-def _rare(report: Report, version: str) -> dict[str, str]:
-    """Of requirements that failed in few scenarios, in how many: for the other paths the gateway is served well."""
-    rows = report.results_of(version)
-    found = {one.id: len({*one.blamed}) for one in report.requirements_of(version) if one.verdict is Verdict.FAIL}
-    few = {name: count for name, count in found.items() if 0 < count * RARE <= len(rows)}
-    return {name: f"{name} in {count} of {len(rows)} scenarios" for name, count in few.items()}
 
 
 def _version_line(block: _Block, row: VersionRow, *, stopped: bool) -> None:
