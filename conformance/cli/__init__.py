@@ -104,6 +104,7 @@ def _show(problem: Exception) -> int:
         show_error(problem)
         return problem.exit_code
     if (show := getattr(problem, "show", None)) is not None:  # typer's own: wrong flags and values
+        problem.message = problem.message.removeprefix("Value error, ")  # type: ignore[attr-defined]
         show()
         return USAGE
     show_defect(problem)

@@ -40,6 +40,25 @@ def test_an_address_without_a_port_lacks_one(cli, host: str) -> None:
     assert ran.err == f"error: --epp {host}: the port is missing\n  hint: for example --epp {host}:9002\n"
 
 
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("127.0.0.1:99999", "ports are 1 to 65535"),
+        ("localhost:0", "ports are 1 to 65535"),
+        ("http://127.0.0.1:9002/", "it speaks gRPC, at an address: --epp 127.0.0.1:9002"),
+    ],
+)
+def test_an_address_that_is_none_is_told_how_it_is_written(cli, address: str, hint: str) -> None:
+    ran = cli("run", "-q", "--epp", address)
+    assert (ran.code, ran.err.splitlines()[-1]) == (2, f"  hint: {hint}")
+
+
+def test_a_value_that_no_flag_has_is_told_with_those_that_it_has(cli) -> None:
+    ran = cli("list", "--format", "xml")
+    assert ran.code == 2
+    assert "'--format' / '-f': 'xml' is not one of 'table', 'json', 'ids'" in " ".join(ran.err.split())
+
+
 @pytest.mark.parametrize("program", ["epp.py", "./epp.py", "sh epp.py"])
 def test_a_program_is_said_to_need_cmd(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.chdir(tmp_path)
