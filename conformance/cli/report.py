@@ -100,10 +100,13 @@ def verify(
 ) -> None:
     """Check a report offline: schema, digests, roll-ups, and judge its evidence again. Exit 1 if something is wrong."""
     from conformance.cli.console import out
+    from conformance.errors import UsageError
     from conformance.report.render.text import verification_text
     from conformance.report.verify.verification import verify as verified
     from conformance.run.engine import collect_seldom
 
+    if evidence is not None and not evidence.is_file():  # a slip of the user's is nothing against the report
+        raise UsageError(f"there is no evidence at {evidence}", hint="name the file, or leave it out")
     collect_seldom()
     found = verified(report_path(where), evidence or "beside")
     out().print(verification_text(found))

@@ -112,6 +112,18 @@ def test_evidence_that_is_not_there_is_asked_for(cli, a_report: Path, tmp_path: 
     assert cli("report", "show", tmp_path).code == 0
 
 
+def test_evidence_in_place_of_a_report_is_told(cli, a_report: Path) -> None:
+    ran = cli("report", "show", a_report / "evidence.ndjson.gz")
+    assert ran.code == 2
+    assert "evidence.ndjson.gz: not a report: it is no text in UTF-8\n" in ran.err
+
+
+def test_a_slip_in_the_name_of_the_evidence_is_nothing_against_the_report(cli, a_report: Path, tmp_path: Path) -> None:
+    ran = cli("report", "verify", a_report, tmp_path / "evidense.gz")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: there is no evidence at {tmp_path / 'evidense.gz'}\n")
+
+
 def test_verify_finds_a_changed_verdict(cli, a_report: Path, tmp_path: Path) -> None:
     shutil.copytree(a_report, tmp_path / "r")
     path = tmp_path / "r" / "report.json"

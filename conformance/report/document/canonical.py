@@ -56,6 +56,9 @@ def read_document(path: Path) -> dict[str, Any]:
         document = _yaml(text) if path.suffix in (".yaml", ".yml") else _json(text)
     except OSError as problem:
         raise ReportError(f"{path}: {problem.strerror or problem}", hint="give the path of a report.json") from problem
+    except UnicodeDecodeError as problem:
+        hint = "give the path of a report.json; evidence is read by `report verify` and `judge`"
+        raise ReportError(f"{path}: not a report: it is no text in UTF-8", hint=hint) from problem
     except (ValueError, RecursionError) as problem:
         raise ReportError(f"{path}: not a report: {problem}", hint="give the path of a report.json") from problem
     if not isinstance(document, dict):
