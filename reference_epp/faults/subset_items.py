@@ -180,6 +180,17 @@ class SubsetOfTheBestTen(Picker):
         return inside_subset(self.rank(everything, request)[:10] if everything else (), request)
 
 
+@fault(
+    "sixty-four-endpoints",
+    breaks="EPP-SUB-02",
+    why="Of the pool the first 64 endpoints are known; with more pods, a subset of a later one gets 503.",
+    versions=WITH_SUBSET,
+)
+class SixtyFourEndpoints(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        return inside_subset(self.pool.endpoints[:64], request)
+
+
 # -- when it is read
 
 

@@ -47,8 +47,10 @@ BY_THE_CLOCK = {
 AFTER_A_CHANGE = {
     *("hint-trusted-while-the-pool-is-empty", "silent-subset-opens", "list-ends-with-the-hint"),
     *("sessions-lead-to-who-left", "sessions-stay", "worker-with-the-first-pool"),
+    "sixty-four-endpoints",
 }
-"""Those that show in what follows on a change of the pool or its metrics, or within a session: in the selftest."""
+"""Those that show in what follows on a change of the pool or its metrics, within a session, or in a large pool: in the
+selftest."""
 OF_METRICS = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if issubclass(one.classes[0], Scraper)}
 """Those that show in what is read of metrics; `test_reference_gauges.py` shows them."""
 ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER | BY_THE_CLOCK | AFTER_A_CHANGE | OF_METRICS

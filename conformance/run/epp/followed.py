@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ Probe = Callable[[Sequence[str] | None], Awaitable[str | None]]
 
 AGREEING_POLLS = 8
 """Without a subset hint it shows only by chance that an endpoint has gone; so many picks in a row must agree."""
+
+AT_A_TIME = 6
+"""Endpoints that are asked for at a time, once one is followed: of a large pool, each by itself takes too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +34,21 @@ class Followed:
         if not hints:
             return await until(self._picks_from_the_pool, deadline)
         *others, last = sorted(self.changed)
-        # Connections, which polls take in turn, may lead to workers that each read the pool for themselves.
-        for endpoint, polls in (*((one, 1) for one in others), (last, self.connections)):
-            if await until(functools.partial(self._follows, endpoint, polls), deadline):
-                continue
-            if endpoint not in self.now or not await self._misread(endpoint):
+        # One that is late is not asked for all that it does not know yet.
+        for some in (others[:1], *(others[at : at + AT_A_TIME] for at in range(1, len(others), AT_A_TIME))):
+            if not all(await asyncio.gather(*(self._agrees(endpoint, 1, deadline) for endpoint in some))):
                 return False
+        # Connections, which polls take in turn, may lead to workers that each read the pool for themselves.
+        if not await self._agrees(last, self.connections, deadline):
+            return False
         # What is asked for with a hint may be kept apart from what is picked without one.
         return await until(self._picks_from_the_pool, deadline)
+
+    async def _agrees(self, endpoint: str, polls: int, deadline: float) -> bool:
+        """Whether picks within this endpoint alone agree with the pool in time, or can't, as hints are misread."""
+        if await until(functools.partial(self._follows, endpoint, polls), deadline):
+            return True
+        return endpoint in self.now and await self._misread(endpoint)
 
     async def _follows(self, endpoint: str, polls: int) -> bool:
         for _ in range(polls):
