@@ -25,10 +25,10 @@ def beyond(scenario: Scenario, choice: DataPlaneChoice) -> str | None:
 
 
 _CARRIED = frozenset({
-    "method", "path", "headers", "filler_headers", "http", "model", "prompt", "sheddable", "body", "chunks", "end",
-    "trailers", "content_length", "mode", "response_mode", "subset", "subsets", "models", "hint",
-    "hint_filler", "protocol_config", "reply", "abort", "ending", "connection", "repeat", "concurrent", "fail_first",
-    "interleaved", "lock_step",
+    "method", "path", "query_filler", "authority", "headers", "filler_headers", "http", "model", "prompt",
+    "sheddable", "body", "chunks", "end", "trailers", "content_length", "mode", "response_mode", "subset",
+    "subsets", "models", "hint", "hint_filler", "protocol_config", "reply", "abort", "ending", "connection", "repeat",
+    "concurrent", "fail_first", "interleaved", "lock_step",
 })  # fmt: skip
 """What an exchange may ask for; anything else, and whatever is added to the schema, only the fake does. Of interleaved
 exchanges Envoy decides when it reads which."""

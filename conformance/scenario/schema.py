@@ -126,6 +126,7 @@ class ClientRequest(FileModel):
         None, description="default: the profile's path; `/v1/chat/completions` stands for its `chatPath`"
     )
     headers: HeaderPairs = Field((), description="headers, as [name, value], before the profile's")
+    query_filler: int = Field(0, ge=0, le=30_000, description="so many characters more at the end of `path`, a query")
     filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more, the first of 9,000 bytes")
     http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
     model: str = Field(
@@ -152,12 +153,19 @@ class ClientRequest(FileModel):
     repeat: int = Field(1, ge=1, le=1000, description="how often it is sent")
     concurrent: int = Field(1, ge=1, le=1000, description="so many of the repeats at a time")
 
+    @model_validator(mode="after")
+    def _fills_a_query(self) -> ClientRequest:
+        if self.query_filler and "?" not in (self.path or ""):
+            raise ValueError("`queryFiller` needs a `path` with a query")
+        return self
+
 
 class Exchange(ClientRequest):
     """One HTTP request through the data plane, or several alike."""
 
     mode: BodyMode | None = Field(None, description="request body mode; default: the run's")
     response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
+    authority: str = Field("gateway.example", min_length=1, description="whom the client asks")
     omit_headers: tuple[Literal["content-type", "x-request-id"], ...] = Field((), description="usual headers left out")
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     models: tuple[str, ...] = Field((), description="models that the repeats take in turn, as in `model`")

@@ -15,7 +15,7 @@ from typing import Any
 from conformance.scenario.header_fields import HeaderPairs, on_the_wire
 from conformance.scenario.models import KNOWN, asked_model
 from conformance.scenario.replies import FILLER
-from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest
+from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange
 from conformance.targets.profile import Requests
 from ext_proc.record import Headers
 from fake_proxy.client import Abort, Chunk, HttpRequest
@@ -27,7 +27,7 @@ def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random
     body = b"" if bodyless(exchange) else _body(exchange, requests, path, rng)
     trailers = on_the_wire(exchange.trailers) or (((b"x-end", b"1"),) if exchange.end == "trailers" else ())
     http = {"flag": 2, "empty": 1}.get(exchange.end, exchange.http)
-    return HttpRequest(
+    request = HttpRequest(
         method=exchange.method,
         path=path,
         headers=_headers(exchange, requests),
@@ -38,11 +38,17 @@ def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random
         chunked=not exchange.content_length,
         abort=_ABORTS.get(exchange.abort or ""),
     )
+    return dataclasses.replace(request, authority=exchange.authority) if isinstance(exchange, Exchange) else request
 
 
 def bodyless(request: ClientRequest) -> bool:
     """Whether a request has no byte of a body; others say that theirs is JSON, unless they are told otherwise."""
     return request.body in ("none", "empty") or (request.body == "default" and request.method in ("GET", "HEAD"))
+
+
+def stated_path(request: ClientRequest) -> str | None:
+    """The path that a scenario states, with its query; None if that is the profile's."""
+    return request.path and request.path + "x" * request.query_filler
 
 
 def stated_headers(headers: HeaderPairs, filler: int) -> Headers:
@@ -61,7 +67,7 @@ def without(names: Collection[str], request: HttpRequest) -> HttpRequest:
 
 
 def _path(exchange: ClientRequest, requests: Requests) -> str:
-    path, query, rest = (exchange.path or requests.path).partition("?")
+    path, query, rest = (stated_path(exchange) or requests.path).partition("?")
     return (requests.chat_path if path == CHAT_PATH else path) + query + rest
 
 

@@ -314,6 +314,21 @@ class AuthorityRewritten(Conversation):
 
 
 @fault(
+    "authority-without-its-port",
+    breaks="ENV-26",
+    why="An authority with a port is set without it, which Envoy ignores or refuses.",
+    also_breaks={"EPP-TRN-03": "the request line is not the client's any more"},
+    effect="warn",
+)
+class AuthorityWithoutItsPort(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        host, _, port = self.headers.get(":authority", b"").rpartition(b":")
+        if port.isdigit():
+            answers.set_header(common.header_mutation, ":authority", host)
+
+
+@fault(
     "headers-doubled",
     breaks="ENV-26",
     why="Every header of the request is set again under a second name, so that many become too many for Envoy.",

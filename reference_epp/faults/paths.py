@@ -305,6 +305,18 @@ class Invocations500(Conversation):
         return Refused(500, "no such kind of request") if here else super().choose(body)
 
 
+@fault(
+    "long-queries-refused",
+    breaks="EPP-DEST-07",
+    why="A request whose path has more than 2,048 bytes, with its query, is answered with 414.",
+    also_breaks={"EPP-DEST-01": "so it is with a body"},
+)
+class LongQueriesRefused(Conversation):
+    def choose(self, body: bytes) -> Decision:
+        long = len(self.headers.get(":path", b"")) > 2048
+        return Refused(414, "too long a path") if long else super().choose(body)
+
+
 class LooksAtForms(Conversation):
     """Looks at the prompt or the messages of a JSON body."""
 

@@ -186,6 +186,8 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
     others = [
         ([("x-long", b"x" * 9000)], body()),
         ([(":path", b"/v1/completions?q=100%")], body()),
+        ([(":path", b"/v1/completions?q=" + b"x" * 4000)], body()),
+        ([(":authority", b"api.example:8443")], body()),
         ([chat, ("x-gateway-destination-endpoint", b"6.6.6.6:1")], body()),
         ([chat], body(b'{"model":"m","messages":[{"role":"user","content":[]}]}')),
         ([(":method", b"POST"), (":path", b"/v1/messages")], body()),

@@ -26,7 +26,7 @@ from conformance.report.verify.told import Told
 from conformance.scenario import references
 from conformance.scenario.models import KNOWN, NOT_SERVED, UNKNOWN, asked_model
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange, Request
-from conformance.targets.http_request import bodyless, http_request, stated_headers, without
+from conformance.targets.http_request import bodyless, http_request, stated_headers, stated_path, without
 from conformance.targets.profile import Requests
 from ext_proc.headers import plain_struct
 from ext_proc.messages import HeaderMap, ProcessingRequest
@@ -134,14 +134,15 @@ def _head(
     plane: Plane,
     learned: Learned,
 ) -> Iterator[str]:
-    path, _, query = (request.path or "").partition("?")
+    stated = stated_path(request)
+    path, _, query = (stated or "").partition("?")
     has, _, asked = opened.path.partition("?")
-    if request.path is None:
+    if stated is None:
         right = learned.same("path", opened.path)
     else:
         right = asked == query and (learned.same("chat path", has) if path == CHAT_PATH else has == path)
     if not right:
-        wanted = request.path or learned.get("path")
+        wanted = stated or learned.get("path")
         yield f"its evidence has the path {short(opened.path)}, its scenario {short(wanted)}"
     omitted = request.omit_headers if isinstance(request, Exchange) else ()
     given = stated_headers(references.resolve(request.headers, endpoints), request.filler_headers)
