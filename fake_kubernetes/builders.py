@@ -55,6 +55,9 @@ _PHASES = {"pending": "Pending", "ended": "Succeeded"}
 
 _CONTAINERS = ("auth-proxy", "model-server")
 
+_TEMPLATE = "聊天模板" * 700
+"""A chat template, which makes a pod some 10 KB long, as those of a cluster are, and most of it no ASCII."""
+
 _EPOCH = "2000-01-01T00:00:00Z"  # fixed, so that building the same pod twice makes no change
 
 
@@ -82,7 +85,9 @@ def pod(
     obj = _object(PODS, name, namespace, labels=labels, annotations=annotations)
     if terminating:
         obj["metadata"] |= {"deletionTimestamp": _EPOCH, "deletionGracePeriodSeconds": 30}
-    obj["spec"] = {"containers": [{"name": name, "image": name} for name in _CONTAINERS], "nodeName": "emulated"}
+    containers: list[Object] = [{"name": name, "image": name} for name in _CONTAINERS]
+    containers[-1]["env"] = [{"name": "CHAT_TEMPLATE", "value": _TEMPLATE}]
+    obj["spec"] = {"containers": containers, "nodeName": "emulated"}
     obj["status"] = {
         "phase": _PHASES.get(str(ready), "Running"),
         "conditions": [

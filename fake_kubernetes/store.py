@@ -19,7 +19,7 @@ from typing import Any, Literal
 from fake_kubernetes.errors import ExpiredError, KubernetesEmulatorError
 from fake_kubernetes.kinds import KINDS, NAMESPACES, Kind, KindRegistry
 
-__all__ = ["Change", "Store"]
+__all__ = ["Change", "Store", "encode"]
 
 Object = dict[str, Any]
 
@@ -209,7 +209,7 @@ class Store:
             namespace=namespace,
             name=name,
             object=obj,
-            encoded=json.dumps(obj, separators=(",", ":")).encode(),
+            encoded=encode(obj),
             previous=before.object if before else None,
         )
         if change_type == "DELETED":
@@ -227,6 +227,11 @@ class Store:
     def _notify(self, change: Change | None) -> None:
         for callback in tuple(self._subscribers):
             callback(change)
+
+
+def encode(document: Any) -> bytes:
+    """The document as a real server writes it: without blanks, and in UTF-8."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 def _desired(obj: Object) -> Object:

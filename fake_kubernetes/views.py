@@ -17,6 +17,7 @@ from fake_kubernetes.kinds import (
     Kind,
 )
 from fake_kubernetes.media import Form
+from fake_kubernetes.store import encode
 
 __all__ = ["render", "render_bookmark", "render_list"]
 
@@ -29,9 +30,9 @@ def render_list(
 ) -> bytes:
     """Return a list document. `encoded` are the objects as JSON, `include_object` is the Table option of that name."""
     if form is Form.TABLE:
-        return _dump(_table(kind, [json.loads(item) for item in encoded], resource_version, include_object))
+        return encode(_table(kind, [json.loads(item) for item in encoded], resource_version, include_object))
     if form is Form.METADATA:
-        items = b",".join(_dump(_metadata_only(json.loads(item))) for item in encoded)
+        items = b",".join(encode(_metadata_only(json.loads(item))) for item in encoded)
         api_version, list_kind = "meta.k8s.io/v1", "PartialObjectMetadataList"
     else:
         items = b",".join(encoded if kind.custom else map(_without_type, encoded))
@@ -50,8 +51,8 @@ def render(kind: Kind, encoded: bytes, form: Form, *, include_object: str = "Met
         return encoded
     obj = json.loads(encoded)
     if form is Form.METADATA:
-        return _dump(_metadata_only(obj))
-    return _dump(_table(kind, [obj], int(obj["metadata"]["resourceVersion"]), include_object))
+        return encode(_metadata_only(obj))
+    return encode(_table(kind, [obj], int(obj["metadata"]["resourceVersion"]), include_object))
 
 
 def render_bookmark(kind: Kind, resource_version: int, form: Form, *, initial_events_end: bool) -> bytes:
@@ -61,20 +62,16 @@ def render_bookmark(kind: Kind, resource_version: int, form: Form, *, initial_ev
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
     if form is Form.TABLE:
         table: Object = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [], "rows": []}
-        return _dump({**table, "metadata": metadata})
+        return encode({**table, "metadata": metadata})
     if form is Form.METADATA:
-        return _dump(_metadata_only({"metadata": metadata}))
-    return _dump({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
+        return encode(_metadata_only({"metadata": metadata}))
+    return encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
 
 
 def _without_type(encoded: bytes) -> bytes:
     """As a real server lists what is built in: each item's type is that of the list."""
     obj = json.loads(encoded)
-    return _dump({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
-
-
-def _dump(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
+    return encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
 
 
 def _metadata_only(obj: Object) -> Object:

@@ -9,7 +9,6 @@ reached an EPP without asking the EPP.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -21,13 +20,17 @@ from fake_kubernetes.kinds import Kind
 from fake_kubernetes.log import Delivery, WatchRecord
 from fake_kubernetes.media import Form
 from fake_kubernetes.selectors import ObjectSelection
-from fake_kubernetes.store import Change, Store
+from fake_kubernetes.store import Change, Store, encode
 from fake_kubernetes.views import render, render_bookmark
 
 __all__ = ["OpenWatch", "WatchOptions", "Watches"]
 
 Send = Callable[[bytes], Awaitable[None]]
 Ending = Literal["timeout", "dropped", "expired", "disconnected"]
+
+PIECE = 4096
+"""Bytes that are sent at once, as a real server's buffer holds: an event ends anywhere in one, and so may a character
+begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +211,9 @@ class OpenWatch:
             pass
 
     async def _send(self, send: Send, events: list[_Event]) -> None:
-        await send(b"".join(b'{"type":"%b","object":%b}\n' % (event.type.encode(), event.object) for event in events))
+        lines = b"".join(b'{"type":"%b","object":%b}\n' % (event.type.encode(), event.object) for event in events)
+        for at in range(0, len(lines), PIECE):
+            await send(lines[at : at + PIECE])
         t = time.monotonic()
         for event in events:
             delivery = Delivery(
@@ -251,7 +256,7 @@ class OpenWatch:
         if change.type != "DELETED" and change.previous is not None:
             # It left the selection: the client gets the state it knew, at the version of the change.
             metadata = change.previous["metadata"] | {"resourceVersion": str(change.resource_version)}
-            encoded = json.dumps(change.previous | {"metadata": metadata}).encode()
+            encoded = encode(change.previous | {"metadata": metadata})
         return self._event("DELETED", change, encoded, change.resource_version)
 
     def _event(self, event_type: str, change: Change, encoded: bytes, resource_version: int) -> _Event:

@@ -53,6 +53,7 @@ class _Client:
 
     def __init__(self, listed: list[dict]) -> None:
         self.cache = {self._key(obj): obj for obj in listed}
+        self.rest = b""
         self.expired = False
         self.version = 0
 
@@ -60,7 +61,8 @@ class _Client:
         return obj["metadata"]["namespace"], obj["metadata"]["name"]
 
     async def receive(self, data: bytes) -> None:
-        for line in data.splitlines():
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
             event = json.loads(line)
             obj = event["object"]
             if event["type"] == "ERROR":

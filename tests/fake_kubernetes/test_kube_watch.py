@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import httpx
 import pytest
@@ -339,6 +340,24 @@ def test_delivered_waits_for_every_watch_of_the_kind(serving, watching):
                 later = emulator.store.resource_version
             assert not await emulator.delivered(later, 0.02)
             assert emulator.watches == ()
+
+    asyncio.run(scenario())
+
+
+def test_the_event_of_a_pod_comes_in_pieces_that_end_within_a_line_and_within_a_character(serving):
+    async def scenario():
+        async with serving() as (emulator, client):
+            _put(emulator, "a")
+            pieces = []
+            async with client.stream("GET", PODS_PATH, params={"watch": "true"}) as answer:
+                async for piece in answer.aiter_raw():
+                    pieces.append(piece)
+                    if piece.endswith(b"\n"):
+                        break
+        event = json.loads(b"".join(pieces))
+        assert _brief(event) == ("ADDED", "a")
+        with pytest.raises(UnicodeDecodeError):
+            [piece.decode() for piece in pieces]
 
     asyncio.run(scenario())
 

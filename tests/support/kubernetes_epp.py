@@ -8,6 +8,7 @@ connection that is refused adds a line to FILE.refused.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -155,7 +156,7 @@ class Returns:
         query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
         with client.stream("GET", path, params=query) as answer:
             answer.raise_for_status()
-            for line in answer.iter_lines():
+            for line in self.lines(answer):
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     raise ExpiredError
@@ -164,6 +165,9 @@ class Returns:
                         changed(event["type"], event["object"])
                         self.write()
                 yield event["object"]["metadata"]["resourceVersion"]
+
+    def lines(self, answer: httpx.Response) -> Iterable[str | bytes]:
+        return answer.iter_lines()
 
     def is_bookmark(self, event: dict) -> bool:
         return event["type"] == "BOOKMARK"
@@ -254,6 +258,31 @@ class TakesBookmarksForPods(Returns):
 
     def is_bookmark(self, event: dict) -> bool:
         return False
+
+
+class TakesPiecesForEvents(Returns):
+    """And skips those that are none."""
+
+    def lines(self, answer: httpx.Response) -> Iterable[str | bytes]:
+        for piece in answer.iter_raw():
+            with contextlib.suppress(ValueError):
+                json.loads(piece)
+                yield piece
+
+
+class DecodesPieces(Returns):
+    """A character in two of them ends its thread."""
+
+    def lines(self, answer: httpx.Response) -> Iterable[str | bytes]:
+        rest = ""
+        for piece in answer.iter_raw():
+            *lines, rest = (rest + piece.decode()).split("\n")
+            yield from lines
+
+
+class SkipsLongLines(Returns):
+    def lines(self, answer: httpx.Response) -> Iterable[str | bytes]:
+        return (line for line in answer.iter_lines() if len(line.encode()) < 8192)
 
 
 class NeverListsAgain(Returns):
