@@ -42,6 +42,7 @@ WRONG = {
     "passes-over-pods-without-a-pool": ("pool.pods-change-while-it-is-gone", "EPP-DEST-06"),
     "reads-the-pool-once": ("pool.ports-changed", "EPP-DEST-06"),
     "counts-the-ports": ("pool.port-moved", "EPP-DEST-06"),
+    "counts-on-from-the-first-port": ("subset.one-of-two-ports", "EPP-SUB-06"),
     "keeps-its-selector": ("pool.selector-changed", "EPP-DEST-06"),
     "takes-the-first-pool": ("pool.others-beside-it", "EPP-DEST-06"),
     "looks-for-its-pool-everywhere": ("pool.others-beside-it", "EPP-DEST-06"),

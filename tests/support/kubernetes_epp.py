@@ -87,13 +87,16 @@ class Returns:
         found = []
         if self.pool is not None:
             labels = self.pool["spec"]["selector"]["matchLabels"].items()
-            ports = [port["number"] for port in self.pool["spec"]["targetPorts"]]
+            ports = self.ports([port["number"] for port in self.pool["spec"]["targetPorts"]])
             chosen = [pod for pod in self.pods.values() if labels <= pod["metadata"].get("labels", {}).items()]
             addresses = [address(pod) for pod in chosen if self.ready(pod)]
             found = [f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in addresses for port in ports]
         beside = self.file.with_suffix(".new")
         beside.write_text("\n".join(found))
         beside.replace(self.file)
+
+    def ports(self, numbers: list[int]) -> Iterable[int]:
+        return numbers
 
     models_path = f"{MODELS}{NAMESPACE}/inferencemodels"
 
@@ -499,6 +502,11 @@ class CountsThePorts(Returns):
         if self.pool is not None and len(self.pool["spec"]["targetPorts"]) == len(pool["spec"]["targetPorts"]):
             pool["spec"]["targetPorts"] = self.pool["spec"]["targetPorts"]
         super().pool_changed(change, pool)
+
+
+class CountsOnFromTheFirstPort(Returns):
+    def ports(self, numbers: list[int]) -> Iterable[int]:
+        return range(numbers[0], numbers[0] + len(numbers))
 
 
 class TakesAnyPoolLater(TakesAnyPool):

@@ -11,6 +11,11 @@ from conformance.scenario.pool import Load, Pod, Selector
 OTHER_NAMESPACE = "elsewhere"
 
 
+def target_ports(lowest: int, count: int) -> tuple[int, ...]:
+    """So many target ports of a pool, of which none follows from another: neither in turn nor side by side."""
+    return tuple(lowest + 3 * index for index in reversed(range(count)))
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
     """What the pool itself says: its target ports, and the labels that it selects."""

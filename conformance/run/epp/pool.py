@@ -18,7 +18,7 @@ from conformance.run.epp import loads
 from conformance.run.epp.binding import cant_bind
 from conformance.run.epp.discovery import PoolDiscovery
 from conformance.run.epp.followed import Followed, Probe
-from conformance.run.epp.members import Member, PoolSpec
+from conformance.run.epp.members import Member, PoolSpec, target_ports
 from conformance.scenario.pool import IDLE, Load, Pod, Pool, PoolStep
 from conformance.scenario.references import NOBODY
 from conformance.targets.ports import free_port
@@ -111,7 +111,7 @@ class PoolController:
         # One port for all pods, and only one IPv6 address: the port is one that is free there.
         on_ipv6 = any(pod.family == "ipv6" for pod in pool.pods)
         first = free_port(self.ipv6_host) if on_ipv6 and self.ipv6_host else self._first_port
-        spec = PoolSpec(tuple(first + index for index in range(pool.ports)), pool.selector)
+        spec = PoolSpec(target_ports(first, pool.ports), pool.selector)
         same_ports = spec.ports == self._spec.ports
         keep = {
             name: dataclasses.replace(member, pod=wanted[name])
@@ -131,7 +131,7 @@ class PoolController:
         ports = self._spec.ports
         if step.ports is not None:
             first = free_port(self._nobody.host) if step.other_ports else self._first_port
-            ports = tuple(first + index for index in range(step.ports))
+            ports = target_ports(first, step.ports)
         if ports != self._spec.ports:
             keep = {name: await self._moved(member, ports) for name, member in keep.items()}
         spec = PoolSpec(ports, step.selector or self._spec.selector)
