@@ -104,7 +104,7 @@ def test_a_mix_in_a_pool_that_changes(cli, tmp_path: Path) -> None:
     assert set(found["exchanges"]["byRequest"]) == {"small", "bodyless", "sse", "subset", "aborted", "slow"}
     assert set(found["pool"]["changes"]) <= {"remove", "un-ready", "restart", "saturate"}
     assert len(found["pool"]["changes"]) > 1
-    assert found["exchanges"]["judged"] == found["exchanges"]["begun"] >= 70
+    assert found["exchanges"]["judged"] == found["exchanges"]["begun"] >= 20
 
 
 @pytest.mark.parametrize(
