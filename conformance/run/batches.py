@@ -7,11 +7,13 @@ to blame. What befalls it only with several in flight is run so once more, and s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.errors import IncompleteError
 from conformance.evidence.episode import Context, Episode, HarnessTrouble
 from conformance.judges import judge
 from conformance.outcome import Anomaly, ScenarioResult
@@ -64,6 +66,7 @@ class BatchRunner:
             for work in batch.work:
                 yield _not_tried(work)
             return
+        await self._bring_back()
         await self._runner.prepare(batch.pool)
         if len(batch.work) == 1 or self._runner.at_a_time == 1:
             for work in batch.work:
@@ -169,6 +172,19 @@ class BatchRunner:
         if self._runner.crashed:
             self._anomaly(Anomaly(code="restarted", text="the target ended by itself and was started again"))
             await self._runner.restart_target()
+        await self._bring_back()
+
+    async def _bring_back(self) -> None:
+        """A target that did not come up when a scenario started it again gets another start; not one for each scenario
+        that is left, if that is of no use either."""
+        runner = self._runner
+        if runner.given_up or not runner.target.absent:
+            return
+        self._anomaly(Anomaly(code="restarted", text="the target did not come up in time, and was started once more"))
+        runner.given_up = True
+        with contextlib.suppress(IncompleteError):
+            await runner.restart_target()
+            runner.given_up = False
 
     async def _unhang(self) -> None:
         """A target that answers nothing any more is started again, if it is ours, and unless that was of no use."""

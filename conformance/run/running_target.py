@@ -50,6 +50,11 @@ class RunningTarget(ABC):
         return self._watched.crashed
 
     @property
+    def absent(self) -> bool:
+        """Whether it can't be asked although it did not end: it did not come up when it was started again."""
+        return False
+
+    @property
     def output(self) -> str:
         """The last lines of its output."""
         return self._watched.output

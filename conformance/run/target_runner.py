@@ -73,6 +73,8 @@ class TargetRunner(ABC):
         """How often the target was started again because it answered nothing, and then answered."""
         self.never_responds = False
         """Starting it again was of no use for that."""
+        self.given_up = False
+        """It was started again after a start that failed, and did not come up then either."""
         self._standing: dict[object, Entry] = {}
         """What is true of target and surroundings now, and belongs to every episode that begins."""
         self._under_way: set[Capture] = set()

@@ -79,4 +79,6 @@ def _address(text: str, port: int) -> str:
     """An address as the kernel writes it: groups of four bytes, each in the machine's order (little-endian)."""
     raw = b"".join(bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8))
     host = ipaddress.ip_address(raw)
+    if host.version == 6 and host.ipv4_mapped:  # a socket for both versions, such as the JVM opens for 127.0.0.1
+        host = host.ipv4_mapped
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"

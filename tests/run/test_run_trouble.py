@@ -268,6 +268,34 @@ def test_a_start_that_takes_too_long_is_given_up(tmp_path):
     assert "timeouts.start" in caught.value.hint
 
 
+STARTED_AGAIN = """
+section: pool
+scenarios:
+- {id: own.first, title: t, requirements: [EPP-DEST-01], steps: [{restart: target}, {exchange: {}}]}
+- id: own.second
+  title: t
+  requirements: [EPP-DEST-01]
+  pool: {pods: [{name: a}]}
+  steps: [{exchange: {}, expect: {answer: endpoint}}]
+"""
+
+
+@pytest.mark.parametrize(("habit", "later"), [("late-once", Verdict.PASS), ("late-again", Verdict.INCONCLUSIVE)])
+def test_a_start_within_a_scenario_that_takes_too_long_is_tried_once_more(habit, later, tmp_path):
+    """And not for each scenario that is left, if that is of no use either; none of them is accused."""
+    scenario, mark = tmp_path / "more.yaml", tmp_path / "mark"
+    scenario.write_text(STARTED_AGAIN)
+    target = profile(habit, mark, timeouts=Timeouts(start=3, stop=0.3))
+    selection = Selection(scenarios=("own.*",))
+    outcome = run(RunSettings(profile=target, selection=selection, seed=1, jobs=1, scenario_paths=(scenario,)), Log())
+    assert {name: one.verdict for name, one in results(outcome).items()} == {
+        "own.first": Verdict.INCONCLUSIVE,
+        "own.second": later,
+    }
+    assert len(mark.read_text().splitlines()) == 3
+    assert {anomaly.code for anomaly in outcome.anomalies} == {"restarted"}
+
+
 def test_another_port_is_tried_when_somebody_took_the_one_we_chose(tmp_path):
     mark = tmp_path / "mark"
     assert accused(conduct(profile("port-taken", mark))) == set()

@@ -40,10 +40,10 @@ def busy(programs: int) -> Iterator[None]:
         yield
 
 
-def profile(folder: Path, mode: str, *, answer: float, good: int = 3) -> Path:
+def profile(folder: Path, mode: str, *, answer: float, good: int = 3, **timeouts: float) -> Path:
     """That of an EPP that goes over to `mode` after so many `good` streams, with `answer` seconds for each answer."""
     found = {
-        "timeouts": {"answer": answer, "convergence": 1},
+        "timeouts": {"answer": answer, "convergence": 1, **timeouts},
         "discovery": {"file": {"reread": 0.05}, "scrapes": False},
         "start": {"command": [sys.executable, str(EPP), "{port}", "{endpointsFile}", mode, str(good)]},
     }
@@ -51,15 +51,15 @@ def profile(folder: Path, mode: str, *, answer: float, good: int = 3) -> Path:
     return folder / "profile.yaml"
 
 
-def run(folder: Path, mode: str, *, answer: float) -> tuple[int, dict]:
+def run(folder: Path, mode: str, *, answer: float, **timeouts: float) -> tuple[int, dict]:
     """The exit code and the report of a run. The gate takes the good streams."""
-    code = call(arguments(folder, mode, answer))
+    code = call(arguments(folder, mode, answer, **timeouts))
     return code, json.loads((folder / "r/report.json").read_text())
 
 
-def arguments(folder: Path, mode: str, answer: float) -> list[str]:
+def arguments(folder: Path, mode: str, answer: float, **timeouts: float) -> list[str]:
     few = ("--scenario", "destination.completion[http=1]", "--body-mode", "full-duplex", "--jobs", "1")
-    return ["run", "--profile", str(profile(folder, mode, answer=answer)), *few, "-q", "-o", str(folder / "r")]
+    return ["run", "--profile", str(profile(folder, mode, answer=answer, **timeouts)), *few, "-q", "-o", str(folder / "r")]
 
 
 def load(folder: Path, mode: str, *flags: str, answer: float) -> tuple[int, dict]:
@@ -72,6 +72,13 @@ def load(folder: Path, mode: str, *flags: str, answer: float) -> tuple[int, dict
 def test_a_target_is_given_the_time_that_others_had_the_processor(tmp_path: Path) -> None:
     with busy(3):
         code, report = run(tmp_path, "computes:0.8", answer=1.5)  # a fourth of a core: after 3.2 s
+    assert [result["verdict"] for result in report["results"]] == ["pass"]
+    assert code == 4
+
+
+def test_one_that_starts_is_given_that_time_too(tmp_path: Path) -> None:
+    with busy(7):
+        code, report = run(tmp_path, "starts_after:1.5", answer=60, start=5)  # an eighth of a core: after 12 s
     assert [result["verdict"] for result in report["results"]] == ["pass"]
     assert code == 4
 

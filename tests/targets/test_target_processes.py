@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import uvloop
 from conformance.errors import HarnessError, UsageError
 from conformance.run.engine import EngineThread
 from conformance.run.processor import ProcessorTime
-from conformance.targets.listening import family
+from conformance.targets.listening import family, listening
 from conformance.targets.process import TargetProcess, start_process
 from conformance.targets.running import exited_early, port_was_taken
 
@@ -298,6 +299,16 @@ def test_a_target_that_keeps_forking_is_ended():
         assert not sleepers(process)
 
     run(check())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells where a process listens")
+def test_a_socket_for_both_versions_is_told_by_the_address_that_it_was_bound_to():
+    """As the JVM opens one for 127.0.0.1."""
+    with socket.socket(socket.AF_INET6) as server:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind(("::ffff:127.0.0.1", 0))
+        server.listen()
+        assert f"127.0.0.1:{server.getsockname()[1]}" in listening(os.getpid())
 
 
 @pytest.mark.parametrize("script", FAMILY.values(), ids=FAMILY.keys())

@@ -58,6 +58,11 @@ class Target(RunningTarget):
         return self._reach(self._launch.address) if self._launch else self.profile.address
 
     @property
+    def absent(self) -> bool:
+        """See `RunningTarget`."""
+        return self._channel is None and not self.crashed
+
+    @property
     def channel(self) -> Channel:
         """Connections to it."""
         if self._channel is None:
@@ -139,9 +144,13 @@ class Target(RunningTarget):
         return process.reach(address) if process is not None else address
 
     async def _connect(self) -> Channel:
-        """Connect; while a target that the suite started is not ready yet, refusals and silence are waited out."""
+        """Connect; while a target that the suite started is not ready yet, refusals and silence are waited out.
+
+        The time in which it could have run and got no processor is not counted.
+        """
         loop = asyncio.get_running_loop()
-        until = loop.time() + self.profile.timeouts.start
+        began, patience = loop.time(), self.profile.timeouts.start
+        until = began + patience
         while True:
             try:
                 return await self._watched.unless_it_ends(self._dial(connections=self.profile.connect.connections))
@@ -153,9 +162,10 @@ class Target(RunningTarget):
                     if self.crashed:
                         raise await self.explain_end() from problem
                     raise TargetUnreachableError(f"{problem.where}: {problem.what}", hint=problem.hint) from problem
-                if loop.time() >= until:
+                waited = loop.time() - began
+                if waited - self.withheld(waited) >= patience:
                     raise TargetUnreachableError(
-                        f"{problem.where}: {problem.what} after {self.profile.timeouts.start:g} s"
+                        f"{problem.where}: {problem.what} after {patience:g} s"
                         f"{self._elsewhere()}; the target's last output:\n{quoted(self.output or '(none)')}",
                         hint="check the address it listens on, or raise timeouts.start",
                     ) from problem

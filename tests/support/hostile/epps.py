@@ -104,6 +104,14 @@ BYTES: dict[str, Callable[[ProcessingResponse], bytes]] = {
 """What is said in place of an answer to headers: a function of the right one gives bytes with their gRPC prefix."""
 
 
+def computing(seconds: float) -> None:
+    """Take so many seconds of processor time, all of it of the first core."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
 class Epp:
     """Picks the first endpoint of the file, or the first of the subset."""
 
@@ -217,10 +225,7 @@ class Epp:
 
     async def computes(self, stream: ServedStream, seconds: str) -> None:
         """Answer after so many seconds of processor time, all of it of the first core."""
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        until = time.process_time() + float(seconds)
-        while time.process_time() < until:
-            pass
+        computing(float(seconds))
         await self.behave(stream)
 
     async def hangs(self, stream: ServedStream) -> None:
@@ -342,6 +347,9 @@ class Epp:
 
 async def main(port: int, endpoints: Path, mode: str, good: int) -> None:
     settings = SERVER_SETTINGS
+    if mode.startswith("starts_after:"):
+        computing(float(mode.partition(":")[2]))
+        mode = "behave"
     if mode == "one_at_a_time":
         mode, settings = "behave", ((Setting.MAX_CONCURRENT_STREAMS, 1),)
     elif mode == "reads_slowly":

@@ -190,12 +190,21 @@ def main() -> None:
                 file.write(f"{settings.listen[1]}\n")
             if len(Hostile.mark.read_text().splitlines()) < 3:
                 sys.exit(f"listen tcp {settings.listen[1]}: bind: address already in use")
+        case "late-once" | "late-again" if lives(Hostile.mark) in ((2,) if habit == "late-once" else range(2, 99)):
+            time.sleep(3600)  # the second start of it takes too long
         case "never-binds":
             sys.exit(f"listen tcp {settings.listen[1]}: bind: address already in use")
     Late.habit = Reads.habit = habit
     if habit in ("waits-for-pages", "stuck-at-a-page"):
         Reads.limit = None
     asyncio.run(serve(settings, Parts().exchange(Hostile, Late, Reads)))
+
+
+def lives(mark: Path) -> int:
+    """How often it was started, this time included."""
+    with mark.open("a") as file:
+        file.write("started\n")
+    return len(mark.read_text().splitlines())
 
 
 async def _forever(settings: Settings) -> None:
