@@ -59,7 +59,15 @@ def run(folder: Path, mode: str, *, answer: float, **timeouts: float) -> tuple[i
 
 def arguments(folder: Path, mode: str, answer: float, **timeouts: float) -> list[str]:
     few = ("--scenario", "destination.completion[http=1]", "--body-mode", "full-duplex", "--jobs", "1")
-    return ["run", "--profile", str(profile(folder, mode, answer=answer, **timeouts)), *few, "-q", "-o", str(folder / "r")]
+    return [
+        "run",
+        "--profile",
+        str(profile(folder, mode, answer=answer, **timeouts)),
+        *few,
+        "-q",
+        "-o",
+        str(folder / "r"),
+    ]
 
 
 def load(folder: Path, mode: str, *flags: str, answer: float) -> tuple[int, dict]:

@@ -167,7 +167,7 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     silent = stop.kind is StopKind.HANG
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
     actual = f"no answer to {side}_{part}{awaited}" if silent else f"{stop.what}, {side}_{part} unanswered"
-    hint = _HINTS.get(requirement, "" if silent else _BREAKS.get(stop.kind, _ENDS[side]))
+    hint = _HINTS.get(requirement, "" if silent else _BREAKS.get(stop.kind, _ENDS[side, stop.kind is StopKind.CLOSED]))
     if silent and requirement == "ENV-21" and root_cause.beside_unread(view):
         actual += ", while nothing was read of another connection"
         hint = _UNREAD
@@ -186,10 +186,17 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     )
 
 
+_WHOLE = "Answer the whole response before the stream ends: what was let through can't be taken back."
 _ENDS = {
-    REQUEST: "Send an ImmediateResponse instead of ending the stream.",
-    RESPONSE: "Answer the whole response before the stream ends: what was let through can't be taken back.",
+    (REQUEST, False): "Send an ImmediateResponse instead of ending the stream.",
+    (REQUEST, True): (
+        "More messages follow: end the stream when the data plane has closed its side (onCompleted of grpc-java's "
+        "request observer), or after an ImmediateResponse."
+    ),
+    (RESPONSE, False): _WHOLE,
+    (RESPONSE, True): _WHOLE,
 }
+"""What to do, by the side that is unanswered, and whether the stream ended as if all were well."""
 _LOST = (
     "The process ended, or it closed the connection while a stream was open on it. Where connections have a limit of "
     "age, or the server stops, let open streams end first (grpc-go: MaxConnectionAgeGrace, GracefulStop)."

@@ -344,7 +344,16 @@ class TestUnanswered:
     def test_closed_with_the_body_outstanding(self, ask):
         script, one = started()
         one.request().answers(headers_answer(A)).closed()
-        assert ask(script).failed == {"ENV-16"}
+        verdicts = ask(script)
+        assert verdicts.failed == {"ENV-16"}
+        assert "when the data plane has closed its side" in verdicts.finding("ENV-16").hint
+
+    def test_failed_with_the_body_outstanding(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A)).closed(2, "Application error processing RPC")
+        verdicts = ask(script)
+        assert verdicts.failed == {"ENV-16"}
+        assert "ImmediateResponse" in verdicts.finding("ENV-16").hint
 
     def test_closed_once_the_request_is_answered(self, ask):
         script, one = started()
