@@ -167,7 +167,7 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     silent = stop.kind is StopKind.HANG
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
     actual = f"no answer to {side}_{part}{awaited}" if silent else f"{stop.what}, {side}_{part} unanswered"
-    hint = _HINTS.get(requirement, "" if silent else _BREAKS.get(stop.kind, _ENDS[side, stop.kind is StopKind.CLOSED]))
+    hint = _HINTS.get(requirement, "" if silent else _BREAKS.get(stop.kind) or _ends(stop, side))
     if silent and requirement == "ENV-21" and root_cause.beside_unread(view):
         actual += ", while nothing was read of another connection"
         hint = _UNREAD
@@ -186,17 +186,25 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     )
 
 
-_WHOLE = "Answer the whole response before the stream ends: what was let through can't be taken back."
-_ENDS = {
-    (REQUEST, False): "Send an ImmediateResponse instead of ending the stream.",
-    (REQUEST, True): (
-        "More messages follow: end the stream when the data plane has closed its side (onCompleted of grpc-java's "
-        "request observer), or after an ImmediateResponse."
-    ),
-    (RESPONSE, False): _WHOLE,
-    (RESPONSE, True): _WHOLE,
-}
-"""What to do, by the side that is unanswered, and whether the stream ended as if all were well."""
+def _ends(stop: StreamStop, side: str) -> str:
+    """What to do about a stream that ended before this side was answered."""
+    if stop.kind is StopKind.STATUS and stop.status in _OF_LIBRARIES:
+        return _FAILED
+    if side == RESPONSE:
+        return "Answer the whole response before the stream ends: what was let through can't be taken back."
+    return _TOO_EARLY if stop.kind is StopKind.CLOSED else "Send an ImmediateResponse instead of ending the stream."
+
+
+_OF_LIBRARIES = (2, 13)
+"""UNKNOWN and INTERNAL: what libraries send for a handler that failed."""
+_FAILED = (
+    "Libraries end a stream so when its handler fails: what does the target print? An error that is meant is an "
+    "ImmediateResponse."
+)
+_TOO_EARLY = (
+    "More messages follow: end the stream when the data plane has closed its side (onCompleted of grpc-java's request "
+    "observer), or after an ImmediateResponse."
+)
 _LOST = (
     "The process ended, or it closed the connection while a stream was open on it. Where connections have a limit of "
     "age, or the server stops, let open streams end first (grpc-go: MaxConnectionAgeGrace, GracefulStop)."

@@ -6,6 +6,7 @@ back when they are answered, is ENV-06; one that has bytes of another stream is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.exchange_view import ExchangeView
@@ -199,7 +200,14 @@ def _lost(view: ExchangeView, direction: StreamDirection, got: bytes, difference
         expected = f"the whole {direction.side} body before the answer to the trailers"
         return view.fail("ENV-06", expected, actual, at=direction.trailers_answer)
     expected = f"every byte of the {direction.side} body, once and in order"
-    return view.fail("ENV-09", expected, actual, at=_last(direction))
+    swapped = len(sent) == len(got) and Counter(sent) == Counter(got)
+    return view.fail("ENV-09", expected, actual, at=_last(direction), hint=_SWAPPED if swapped else "")
+
+
+_SWAPPED = (
+    "These are the same bytes in another order: answer the messages of a stream one after the other. A handler that "
+    "gives each to a pool of threads, or does not await what it begins, overtakes itself."
+)
 
 
 def _foreign(view: ExchangeView, side: str, sent: bytes, got: bytes) -> bool:

@@ -353,7 +353,14 @@ class TestUnanswered:
         one.request().answers(headers_answer(A)).closed(2, "Application error processing RPC")
         verdicts = ask(script)
         assert verdicts.failed == {"ENV-16"}
-        assert "ImmediateResponse" in verdicts.finding("ENV-16").hint
+        assert "what does the target print?" in verdicts.finding("ENV-16").hint
+
+    def test_ended_with_a_status_that_was_chosen(self, ask):
+        script, one = started()
+        one.request().closed(9, "no such session")
+        verdicts = ask(script)
+        assert verdicts.failed == {"ENV-16"}
+        assert "ImmediateResponse instead" in verdicts.finding("ENV-16").hint
 
     def test_closed_once_the_request_is_answered(self, ask):
         script, one = started()
@@ -885,6 +892,11 @@ class TestBodies:
     @pytest.mark.parametrize("got", [BODY[:-1], BODY + b"}", b"", BODY[::-1], BODY.replace(b', "max_tokens": 16', b"")])
     def test_lost_bytes(self, ask, got):
         assert ask(answered(headers_answer(A), *echo(got))).failed == {"ENV-09"}
+
+    @pytest.mark.parametrize(("got", "said"), [(BODY[40:] + BODY[:40], True), (BODY[:-1] + b"?", False)])
+    def test_pieces_that_overtook_each_other_are_told_from_lost_ones(self, ask, got, said):
+        hint = ask(answered(headers_answer(A), *echo(got))).finding("ENV-09").hint
+        assert ("the same bytes in another order" in hint) is said
 
     def test_a_last_piece_that_the_data_plane_sends_twice(self, ask):
         for got, failed in ((BODY, set()), (BODY[:10], {"ENV-09"})):
