@@ -156,7 +156,13 @@ def _different(view: ExchangeView) -> Ruling | None:
         return view.warn("EPP-DEST-05", expected, f"{actual}: only blanks differ", at=message)
     if message is not None and message is not view.decided:
         actual += f" on {message.what}, by which Envoy 1.40 steers"
-    return view.fail("EPP-DEST-05", expected, actual, at=message, hint=_client(view, header))
+    apart = bool(value) and not set(_items(header)) & set(_items(value))
+    return view.fail(
+        "EPP-DEST-05", expected, actual, at=message, hint=_client(view, header) or (_APART if apart else "")
+    )
+
+
+_APART = "Each of the two is picked by itself, or streams share the object in which answers are built."
 
 
 def _items(value: str) -> list[str]:

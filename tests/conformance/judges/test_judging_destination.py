@@ -171,6 +171,12 @@ class TestMissingOrMisplaced:
         differs = ask(answered(headers_answer(header=A, metadata=None), with_metadata(echo(BODY)[0], B)))
         assert differs.failed == {"EPP-DEST-05"}
 
+    @pytest.mark.parametrize(("metadata", "said"), [(B, True), (f"{A},{B}", False)])
+    def test_two_picks_are_told_from_a_list_that_was_cut(self, ask, metadata, said):
+        finding = ask(answered(headers_answer(header=A, metadata=metadata))).finding("EPP-DEST-05")
+        assert finding.verdict is Verdict.FAIL
+        assert ("the object in which answers are built" in finding.hint) is said
+
     def test_metadata_with_the_response_is_too_late(self, ask):
         script = Script(pool=POOL)
         one = script.exchange().request(BODY).answers(headers_answer(header=A, metadata=None), *echo(BODY))
