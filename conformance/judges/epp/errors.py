@@ -122,7 +122,10 @@ def unshed(view: ExchangeView) -> Ruling | None:
         return None  # the text does not tell whether a saturated subset counts while the rest of the pool is idle
     if not claimed or not view.facts.applies("EPP-ERR-03"):
         return None
-    hint = "The profile claims that such requests are shed; every pod is saturated."
+    hint = (
+        "The profile claims that such requests are shed, and every pod is saturated. Did the target read the "
+        "objective, or the model, that makes this request sheddable?"
+    )
     return view.fail("EPP-ERR-03", "an ImmediateResponse with 429", hint=hint)
 
 
