@@ -236,7 +236,7 @@ def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
         raise UsageError(f"--epp {epp}: the port is missing", hint=f"for example --epp {epp}:9002")
     if colon and is_address(bare := epp.partition("://")[2].rstrip("/")):
         raise UsageError(f"--epp {epp!r} is no kind of target", hint=f"it speaks gRPC, at an address: --epp {bare}")
-    if re.fullmatch(r"[^:/]+:[0-9]+", epp):
+    if re.fullmatch(r"[^:/\s]+:[0-9]+", epp):
         raise UsageError(f"--epp {epp}: there is no port {rest}", hint="ports are 1 to 65535")
     best = nearest(scheme, ["reference", "cmd", "image", "python", "unix"])
     did_you_mean = f"did you mean {best!r}? " if best else ""

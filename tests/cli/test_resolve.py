@@ -180,9 +180,13 @@ def test_empty_ones_are_refused(text: str) -> None:
         resolve(text, None, Overrides(endpoints=("127.0.0.1:1",)))
 
 
-@pytest.mark.parametrize(
-    "text", ["py:mod:factory", "host:99999", "host:0", "host", ":9002", "a b:80", "[::1]", "cmdx:y"]
-)
+@pytest.mark.parametrize("text", ["host:99999", "host:0"])
+def test_a_port_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="there is no port"):
+        resolve(text)
+
+
+@pytest.mark.parametrize("text", ["py:mod:factory", "host", ":9002", "a b:80", "[::1]", "cmdx:y"])
 def test_other_kinds_are_refused_with_those_there_are(text: str) -> None:
     with pytest.raises(UsageError, match="no kind of target") as caught:
         resolve(text)
