@@ -360,6 +360,7 @@ class DestinationChangesLater(Conversation):
         "EPP-SUB-08": "so it is for a request without a body",
         "EPP-DEST-06": "the earlier pick may have left the pool",
     },
+    versions=WITH_SUBSET,
 )
 class PreviousDestination(Conversation):
     previous: ClassVar[dict[int, Picked]] = {}
