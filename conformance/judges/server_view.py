@@ -159,6 +159,10 @@ class ServerView:
         """What a metric amounts to on a page; None if it is not there."""
         return self.metrics.value(one.page, meaning)
 
+    def gauges(self, one: Scraped) -> tuple[float | None, ...]:
+        """What the gauges of the load show on a page: where these differ, it is not an old one."""
+        return tuple(self.value(one, meaning) for meaning in ("queued", "running", "kv_cache"))
+
     def fail(
         self,
         requirement: str,

@@ -25,7 +25,7 @@ def one_too_many(episode: EpisodeView) -> Iterator[Ruling]:
     view = episode.server
     shown = [one for one in _alone(view) if (view.value(one, "running") or 0) > 0]
     high = frozenset(one.at for one in shown if (view.value(one, "running") or 0) > 1)
-    gauges = {tuple(view.value(one, name) for name in ("queued", "running", "kv_cache")) for one in shown}
+    gauges = set(map(view.gauges, shown))
     if len(high) < len(shown) or len(gauges) < APART or held_for(tuple(shown), high) < SHOWN:
         return
     actual = f"{view.value(shown[-1], 'running'):g}, or more, while one request was in flight at a time"

@@ -52,7 +52,7 @@ def one_more(view: ServerView, requirement: str) -> Ruling | None:
     change. Another client that never ceases to ask shows alike."""
     waits = tuple(one for one in view.readable if one.loaded and (view.value(one, "queued") or 0) > 0)
     more = [one for one in waits if one.load and view.metrics.beyond(one.event, one.load) >= ONE]
-    gauges = {tuple(view.value(one, name) for name in ("queued", "running", "kv_cache")) for one in more}
+    gauges = set(map(view.gauges, more))
     if len(more) < NEARLY_ALL * len(waits) or len(gauges) < APART or not _is_the_queue(view, more):
         return None
     if held_for(waits, frozenset(one.at for one in more)) < SHOWN:

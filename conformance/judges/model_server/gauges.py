@@ -227,7 +227,7 @@ def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
     counted = [one for one in serving if one.at not in at and (view.value(one, meaning) or 0) > part]
     there = [view.metrics.waiting(one.event) if meaning == "queued" else one.event.begun for one in counted]
     a_part = most > ONE and not any((number or 0) >= ONE + BETWEEN for number in there)
-    low = list(dropwhile(lambda one: _gauges(view, one) == _gauges(view, low[0]), low))
+    low = list(dropwhile(lambda one: view.gauges(one) == view.gauges(low[0]), low))
     if (most > ONE and not a_part) or held_for(loaded, frozenset(one.at for one in low)) < SHOWN:
         return None
     worst = max(low, key=lambda one: one.event.sent)
@@ -240,10 +240,6 @@ def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
         hint = f"Do others {MEANS[meaning]} elsewhere in the server? EPPs take it for less busy than it is."
         return view.fail(requirement, expected, actual, at=worst, hint=hint, verdict=Verdict.WARN)
     return view.fail(requirement, expected, actual, at=worst, hint="Does it say whether there is one?")
-
-
-def _gauges(view: ServerView, one: Scraped) -> list[float | None]:
-    return [view.value(one, meaning) for meaning in ("queued", "running", "kv_cache")]
 
 
 def _returned(view: ServerView, requirement: str, meaning: str) -> Ruling | None:

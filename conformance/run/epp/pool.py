@@ -130,8 +130,7 @@ class PoolController:
         keep |= {name: keep[name].changed(change) for name, change in step.set.items()}
         ports = self._spec.ports
         if step.ports is not None:
-            first = free_port(self._nobody.host) if step.other_ports else self._first_port
-            ports = target_ports(first, step.ports)
+            ports = target_ports(free_port(self._nobody.host) if step.other_ports else self._first_port, step.ports)
         if ports != self._spec.ports:
             keep = {name: await self._moved(member, ports) for name, member in keep.items()}
         spec = PoolSpec(ports, step.selector or self._spec.selector)
