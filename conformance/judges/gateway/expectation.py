@@ -42,6 +42,10 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
     if expected.served_by == () and exchange.asked and _shows_no_bodies(exchange.asked[-1]):
         yield not_applicable(requirement, "the gateway shows its EPP no bodies, and does not say so before")
         return
+    if _refuses_the_undirected(exchange):
+        reason = f"the EPP let the headers go without a destination, and the gateway answered {exchange.status} itself"
+        yield not_applicable(requirement, reason)
+        return
     served, status = _served(exchange, requirement, expected), _status(exchange, requirement, expected)
     if served is None and status is not None and _tells_of_no_response(exchange):
         yield not_applicable(requirement, "the gateway did not tell its EPP of the response")
@@ -54,6 +58,15 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
 def _shows_no_bodies(asked: PickerStream) -> bool:
     """Whether the EPP let the request go, and then waited in vain for a body about which it would have said more."""
     return asked.passed and asked.conversation.request_mode == NONE
+
+
+def _refuses_the_undirected(exchange: GatewayExchange) -> bool:
+    """Whether the gateway itself refused a request whose headers the EPP had let go without a destination. There is no
+    endpoint to send it to, so the gateway need not wait for what the EPP says of the body."""
+    last = exchange.asked[-1] if exchange.asked else None
+    if last is None or last.stream.request.release is None or last.destination.given:
+        return False
+    return not exchange.attempts and (exchange.status or 0) >= 500
 
 
 def _speaks_no_http2(exchange: GatewayExchange) -> bool:

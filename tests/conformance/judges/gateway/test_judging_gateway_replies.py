@@ -503,6 +503,21 @@ class TestExpectations:
         assert ("DP-ERR-01" in verdicts.blamed) is wrong
         assert verdicts["DP-ERR-01"] is (Verdict.FAIL if wrong else Verdict.NOT_APPLICABLE)
 
+    @pytest.mark.parametrize("told", [True, False])
+    @pytest.mark.parametrize(
+        ("pick", "got", "verdict"),
+        [(None, 503, Verdict.NOT_APPLICABLE), (None, 200, Verdict.FAIL), (A, 503, Verdict.FAIL)],
+    )
+    def test_a_request_that_was_let_go_without_a_pick_may_be_refused_at_once(
+        self, gateway, script, told, pick, got, verdict
+    ):
+        """`told`: the EPP was told the body at the same time, and refused that."""
+        one = script.exchange(body=BODY, mode="STREAMED").request_headers().answers(headers_answer(pick))
+        one.body(BODY).answers(immediate(429)) if told else None
+        one.client(got, b"no endpoint").reset()
+        expected = Expectation(requirement="DP-ERR-01", served_by=(), status=(429,))
+        assert gateway(script, expectations={"x1": expected})["DP-ERR-01"] is verdict
+
     def test_not_met_for_a_reason_that_was_found(self, gateway, relayed, script):
         relayed(A, (B,))
         assert self.judged(gateway, script, served_by=(A,)).blamed == {"DP-DEST-01"}
