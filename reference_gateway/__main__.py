@@ -79,7 +79,14 @@ async def _serve(address: str, settings: Settings, fault: Fault) -> None:
     gateway = fault.gateway(dataclasses.replace(settings, **fault.settings))
     host, port = split_address(address)
     settings = gateway.settings
-    server = await listen(host, port, gateway.handle, http2=settings.http2, continues=settings.continues)
+    server = await listen(
+        host,
+        port,
+        gateway.handle,
+        http2=settings.http2,
+        continues=settings.continues,
+        cut_is_whole=settings.cut_is_whole,
+    )
     over = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)

@@ -70,27 +70,29 @@ Handler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
 async def listen(
-    host: str, port: int, handler: Handler, *, http2: bool = True, continues: bool = True
+    host: str, port: int, handler: Handler, *, http2: bool = True, continues: bool = True, cut_is_whole: bool = False
 ) -> asyncio.Server:
-    """Serve on `host:port`, HTTP/1.1 alone without `http2`; `continues`: clients that expect 100 get it.
+    """Serve on `host:port`, HTTP/1.1 alone without `http2`; `continues`: clients that expect 100 get it;
+    `cut_is_whole`: the end of a client is taken for the end of its request, which is a fault.
 
     Raises `OSError` if it can't be bound.
     """
     numbers = itertools.count(1)
     loop = asyncio.get_running_loop()
     return await loop.create_server(
-        lambda: _Either(handler, next(numbers), http2=http2, continues=continues), host, port
+        lambda: _Either(handler, next(numbers), http2=http2, continues=continues, cut_is_whole=cut_is_whole), host, port
     )
 
 
 class _Either(asyncio.Protocol):
     """Becomes what the client speaks, by its first bytes."""
 
-    def __init__(self, handler: Handler, number: int, *, http2: bool, continues: bool) -> None:
+    def __init__(self, handler: Handler, number: int, *, http2: bool, continues: bool, cut_is_whole: bool) -> None:
         self._handler = handler
         self._number = number
         self._speaks_http2 = http2
         self._continues = continues
+        self._cut_is_whole = cut_is_whole
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,12 +107,12 @@ class _Either(asyncio.Protocol):
 
     def _http1(self) -> asyncio.Protocol:
         loop = asyncio.get_running_loop()
-        serve = _Http1(self._handler, self._number, continues=self._continues)
+        serve = _Http1(self._handler, self._number, continues=self._continues, cut_is_whole=self._cut_is_whole)
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(_READ, loop), serve, loop)
 
     def _http2(self) -> asyncio.Protocol:
         def accept(stream: int, headers: Headers, end: bool) -> _Http2:
-            return _Http2(transport, stream, headers, end, self._handler, self._number)
+            return _Http2(transport, stream, headers, end, self._handler, self._number, cut_is_whole=self._cut_is_whole)
 
         transport = Transport(Http2Connection(settings=SERVER_SETTINGS, accept=accept), number=self._number)
         return transport
@@ -119,10 +121,11 @@ class _Either(asyncio.Protocol):
 class _Http1:
     """An HTTP/1.1 connection: request after request."""
 
-    def __init__(self, handler: Handler, number: int, *, continues: bool) -> None:
+    def __init__(self, handler: Handler, number: int, *, continues: bool, cut_is_whole: bool) -> None:
         self._handler = handler
         self._number = number
         self._continues = continues
+        self._cut_is_whole = cut_is_whole
         self._http = h11.Connection(h11.SERVER)
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -149,15 +152,25 @@ class _Http1:
                     if self._continues and self._http.they_are_waiting_for_100_continue:
                         going_on = self._http.send(h11.InformationalResponse(status_code=100, headers=[]))
                         writer.write(going_on or b"")
-                    self._http.receive_data(await reader.read(_READ))
+                    data = await self._read(reader)
+                    if not data and head is not None and self._cut_is_whole:
+                        return self._whole(head, bytes(body), ())
+                    self._http.receive_data(data)
                 case h11.Request() as head:
                     pass
-                case h11.Data(data=data):
-                    body += data
+                case h11.Data(data=piece):
+                    body += piece
                 case h11.EndOfMessage(headers=trailers) if head is not None:
                     return self._whole(head, bytes(body), tuple(trailers))
                 case _:
                     return None
+
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        """What comes next; nothing if the client is gone."""
+        try:
+            return await reader.read(_READ)
+        except OSError:
+            return b""
 
     def _whole(self, head: h11.Request, body: bytes, trailers: Headers) -> GatewayRequest:
         headers = tuple((name.lower(), value) for name, value in head.headers)
@@ -194,13 +207,22 @@ class _Http2:
     """One HTTP/2 stream, as the sink of its connection."""
 
     def __init__(
-        self, transport: Transport, stream: int, headers: Headers, end: bool, handler: Handler, number: int
+        self,
+        transport: Transport,
+        stream: int,
+        headers: Headers,
+        end: bool,
+        handler: Handler,
+        number: int,
+        *,
+        cut_is_whole: bool,
     ) -> None:
         self._transport = transport
         self._stream = stream
         self._head = headers
         self._handler = handler
         self._number = number
+        self._cut_is_whole = cut_is_whole
         self._body = bytearray()
         self._trailers: Headers = ()
         self._answering: asyncio.Task[None] | None = None
@@ -220,6 +242,8 @@ class _Http2:
     def on_closed(self, kind: CloseKind, _code: int, _reason: str, /) -> None:
         if kind != "end" and self._answering is not None:
             self._answering.cancel()
+        elif kind != "end" and self._cut_is_whole:
+            self._complete()
 
     def _complete(self) -> None:
         pseudo = {name: value.decode("latin-1") for name, value in self._head if name.startswith(b":")}

@@ -49,6 +49,8 @@ class Settings:
     """Whether model servers are spoken to in the HTTP version of the client."""
     continues: bool = True
     """Whether clients that expect 100 get it."""
+    cut_is_whole: bool = False
+    """Whether the end of a client is taken for the end of its request: a fault."""
     keeps: int = 1 << 30
     """The longest body that is kept for another attempt."""
 

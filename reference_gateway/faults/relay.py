@@ -196,6 +196,12 @@ class _SentTwice(Gateway):
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
+        name="cut-request-as-whole",
+        why="what a client sent of a body before it went away is told and sent on as the whole",
+        breaks="DP-EXTP-01",
+        settings={"cut_is_whole": True},
+    ),
+    Fault(
         name="pick-ignored",
         why="the gateway balances the load by itself, whatever the EPP says",
         breaks="DP-DEST-01",

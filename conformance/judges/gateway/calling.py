@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.ext_proc.bodies import sent_body
 from conformance.judges.gateway.carried import carried
-from conformance.judges.gateway.contents import EXTP, contents
+from conformance.judges.gateway.contents import EXTP, altered, contents
 from conformance.judges.gateway.heads import heads
 from conformance.judges.gateway_exchange import KEPT, GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PickerStream
@@ -19,7 +20,7 @@ from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, vi
 from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
 from conformance.verdict import Verdict
-from ext_proc.record import STREAMS_END, Author, ExchangeOpened, HalfClosed, StreamEnded, Wait, header
+from ext_proc.record import STREAMS_END, Author, ExchangeOpened, HalfClosed, StreamEnded, Wait, header, whole_body
 
 FIRST, LOCAL_REPLY = "request_headers", "response_headers"
 _PSEUDO = {FIRST: (":method", ":path", ":authority"), LOCAL_REPLY: (":status",)}
@@ -43,7 +44,7 @@ def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
         found = [*_order(one, exchange), *_forms(one, exchange)]
         if not any(ruling.verdict is Verdict.FAIL for ruling in found):
             found += [*heads(one, exchange), *contents(one, exchange), *carried(one, exchange)]
-        found += _left_open(one, exchange)
+        found += [*_taken_for_whole(one, exchange), *_left_open(one, exchange)]
         failed = [ruling for ruling in found if ruling.verdict is Verdict.FAIL]
         if found:  # what follows the first may be no more than its consequence
             yield min(failed or found, key=lambda ruling: ruling.seq or 0)
@@ -280,6 +281,29 @@ def _ends(
             yield exchange.fail(
                 EXTP, expected, actual, at=last, hint="An EPP that waits for the whole body never answers."
             )
+
+
+def _taken_for_whole(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+    """Of a client that went away in the midst of its body, what had come is neither told nor sent on as the whole."""
+    body = whole_body(exchange.opened) if exchange.opened is not None else None
+    if body is None or not exchange.aborted:
+        return
+    request, hint = one.stream.request, "Reset what can't be read to its end: an error in reading is not the end."
+    if request.end is not None and not request.header_only and _begins(told := sent_body(request), body):
+        expected = "no end of the request body, in the midst of which the client went away"
+        yield exchange.fail(
+            EXTP, expected, f"the end, after {len(told)} of {len(body)} bytes", at=request.end, hint=hint
+        )
+    for attempt in exchange.attempts:
+        if not altered(request) and _begins(got := whole_body(attempt.request), body):
+            expected = f"no whole request at {attempt.endpoint}, as the client went away in the midst of its body"
+            actual = f"one with {len(got or b'')} of {len(body)} bytes"
+            yield exchange.fail(EXTP, expected, actual, at=attempt, hint=hint)
+
+
+def _begins(part: bytes | None, body: bytes) -> bool:
+    """Whether `part` is the beginning of the body, and not all of it."""
+    return part is not None and len(part) < len(body) and body.startswith(part)
 
 
 def _withheld(one: PickerStream, exchange: GatewayExchange) -> bool:

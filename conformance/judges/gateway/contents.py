@@ -52,13 +52,13 @@ def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
         return
     yield from _broken_off(exchange, one)
     others = [other.stream for other in exchange.asked if other is not one]
-    if not any(_changed(other.request) for other in others):
+    if not any(altered(other.request) for other in others):
         yield from _sent(exchange, one, exchange.opened)
     if one is exchange.asked[-1] and not any(other.response.headers for other in others):
         yield from _returned(exchange, one)
 
 
-def _changed(direction: StreamDirection) -> bool:
+def altered(direction: StreamDirection) -> bool:
     """Whether an EPP released another body than it was told: then another EPP may rightly be told either."""
     return direction.replaced or answered_body(direction) not in (None, sent_body(direction))
 
@@ -152,7 +152,7 @@ def _released(
     if difference := _difference(released, got, came.headers):
         where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
         expected = f"the {direction.side} body {where} as {'it came' if hidden else 'the answers of the EPP left it'}"
-        if _says_modes(exchange) or not _changed(direction):
+        if _says_modes(exchange) or not altered(direction):
             yield exchange.fail(EXTP, expected, difference, at=attempt)
         else:
             actual = f"another, by answers in a mode that the gateway did not name: {difference}"
@@ -319,7 +319,7 @@ def _readable(
     body, got, changed = whole_body(came), whole_body(out), header_list(direction)
     where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
     packed = _read_by(out.headers, "content-encoding") == b"gzip"
-    if packed and got and got != body and not got.startswith(GZIP) and not _changed(direction):
+    if packed and got and got != body and not got.startswith(GZIP) and not altered(direction):
         expected = f"a {direction.side} body in gzip {where}, as content-encoding says"
         yield exchange.fail(EXTP, expected, f"{len(got)} bytes that are none: {got[:24]!r}", at=attempt)
     if not body or got != body or changed is None:

@@ -9,7 +9,7 @@ from scripted import BODY, body_answer, echo, headers_answer, immediate, option,
 
 from conformance.judges.gateway.calling import STREAMS_END
 from conformance.verdict import Verdict
-from ext_proc.messages import CommonResponse, HeaderMap, HeaderValue, HttpHeaders
+from ext_proc.messages import BodyMutation, CommonResponse, HeaderMap, HeaderValue, HttpHeaders
 from ext_proc.record import Author, ClientAborted, ClientResponse, Wait
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -387,13 +387,41 @@ def test_a_stream_that_is_left_open(gateway, script):
 
 @pytest.mark.parametrize("left_open", [True, False])
 def test_a_stream_that_is_left_open_when_the_client_is_gone(gateway, script, left_open):
-    one = script.exchange(body=BODY).request(BODY[:9]).answers(headers_answer(A))
+    one = script.exchange(body=BODY).request_headers().body(BODY[:9], end=False).answers(headers_answer(A))
     one.emit(ClientAborted(exchange=one.name, point="request-body"))
     if left_open:
         one.emit(Wait(exchange=one.name, what=STREAMS_END, outcome="expired", seconds=1.0))
     else:
         one.reset()
     assert gateway(script).warned == ({"DP-EXTP-01"} if left_open else set())
+
+
+@pytest.mark.parametrize(
+    ("told", "end", "sent_on", "wrong"),
+    [
+        (BODY[:9], False, None, False),
+        (BODY[:9], True, None, True),
+        (b"", True, None, True),
+        (BODY, True, BODY, False),
+        (b"{}", True, b"{}", False),
+        (BODY[:9], False, BODY[:9], True),
+        (BODY[:9], False, b"", True),
+    ],
+)
+def test_a_body_in_whose_midst_the_client_went_away_has_no_end(gateway, script, told, end, sent_on, wrong):
+    one = script.exchange(body=BODY).request_headers().body(told, end=end)
+    one.answers(headers_answer(A), *echo(told)) if end else one.answers(headers_answer(A))
+    one.upstream(A, body=sent_on, answer=ANSWER) if sent_on is not None else None
+    one.aborted()
+    assert gateway(script).failed == ({"DP-EXTP-01"} if wrong else set())
+
+
+def test_a_beginning_that_the_epp_made_of_a_body_is_none(gateway, script):
+    """What the EPP cleared goes on as it should."""
+    one = script.exchange(body=BODY, mode="BUFFERED").request_headers().answers(headers_answer(A))
+    one.body(BODY).answers(body_answer(body_mutation=BodyMutation(clear_body=True)))
+    one.upstream(A, body=b"", answer=ANSWER).aborted("response")
+    assert gateway(script).failed == set()
 
 
 @pytest.mark.parametrize("missing", [":method", ":path", ":authority", ":status"])
@@ -453,8 +481,8 @@ def test_a_connect_has_no_path(ask, script):
 
 class TestNotJudged:
     def test_a_client_that_went_away(self, gateway, script):
-        one = script.exchange(body=BODY).request(BODY[:9]).answers(headers_answer(A), *echo(BODY[:9]))
-        one.aborted()
+        one = script.exchange(body=BODY).request_headers().body(BODY[:9], end=False)
+        one.answers(headers_answer(A), *echo(BODY[:9], end=False)).aborted()
         assert gateway(script).blamed == set()
 
     def test_a_request_that_expired(self, gateway, script):
