@@ -79,8 +79,11 @@ def _missing(exchange: GatewayExchange, right: PickerStream, endpoint: str, name
         hint = "EPPs of the field read it on the headers."
         return exchange.fail(SRVD, expected, f"on {late.what} first", at=late, hint=hint, verdict=Verdict.WARN)
     at = next(iter(_responses(right)), None)
-    actual = "the response's headers came without it" if at is not None else "no headers of the response came"
+    actual = "the response's headers came without it"
     why = "Is the namespace forwarded to the EPP (metadata_options), and is something there to note the endpoint?"
+    if at is None:
+        actual = "no headers of the response came"
+        why = "Keep the stream open until the response is over, and send its headers (response_header_mode SEND)."
     return exchange.fail(SRVD, expected, actual, at=at, hint=why)
 
 

@@ -27,6 +27,7 @@ from conformance.scenario.pool import Pool
 from conformance.scenario.schema import Request
 from conformance.targets.gateway import EPPS, GatewayProfile
 from conformance.targets.http_request import http_request
+from ext_proc.protocol import DESTINATION
 from ext_proc.record import (
     A_CONNECTION,
     STREAMS_END,
@@ -168,7 +169,10 @@ class GatewayRunner(TargetRunner):
         else:
             what = "called the EPP and sent the first plain request to no model server"
             pool = ", ".join(self.pods.pools[EPPS[0]])
-            hint = f"the pool that it knows must be {pool}; and the EPP must be sent the request to its end_of_stream"
+            hint = (
+                f"the pool that it knows must be {pool}; the EPP must be sent the request to its end_of_stream; and its"
+                f" answer names the endpoint in raw_value of {DESTINATION}, or in dynamic_metadata"
+            )
         text = f"the gateway {what}; the client got {_got(response)}"
         if self.target.output:
             text += f"\nits last output:\n{quoted(self.target.output)}"
