@@ -180,6 +180,14 @@ class _ErrorAsText(Gateway):
         return dataclasses.replace(response, headers=(*kept, (b"content-type", b"text/plain; charset=utf-8")))
 
 
+class _ErrorWithTwoTypes(Gateway):
+    """As `Header.Add` of Go does it."""
+
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
+        response = await super().answered(answer, pool, request)
+        return dataclasses.replace(response, headers=((b"content-type", b"text/plain"), *response.headers))
+
+
 class _ErrorIgnored(Gateway):
     async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         assert answer.status.code
@@ -336,6 +344,12 @@ FAULTS: tuple[Fault, ...] = (
         why="whatever the EPP refuses with, its type is text/plain for the client",
         breaks="DP-ERR-01",
         gateway=_ErrorAsText,
+    ),
+    Fault(
+        name="error-with-two-types",
+        why="what the EPP refuses with has its type for the client, and text/plain as well",
+        breaks="DP-ERR-01",
+        gateway=_ErrorWithTwoTypes,
     ),
     Fault(
         name="error-ignored",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
-from conformance.reading.destination import apply
+from conformance.reading.destination import apply, values_of
 from ext_proc.messages import ImmediateResponse
 from ext_proc.record import ClientResponse, values
 
@@ -60,23 +60,24 @@ def _wrong(exchange: GatewayExchange, answer: ImmediateResponse, code: int) -> R
         return exchange.fail(ERR, expected, f"{len(got.body)} other bytes: {got.body[:60]!r}", at=at)
     if exchange.cut:
         return exchange.fail(ERR, f"the whole response {code}", "it was cut off", at=at)
-    lost = _lost(answer, got)
-    if lost:
-        expected = "the headers of the ImmediateResponse"
-        return exchange.fail(ERR, expected, f"{lost} is not among those that the client got", at=at)
+    if actual := _lost(answer, got):
+        return exchange.fail(ERR, "the headers of the ImmediateResponse", actual, at=at)
     return None
 
 
 def _lost(answer: ImmediateResponse, got: ClientResponse) -> str:
-    """A header of the answer that the client did not get; those that belong to the data plane don't count, nor does
-    what it says of the characters of a type."""
-    for name, raw in apply(answer.headers, []):
+    """What is wrong with a header of the answer at the client: it is lost, or a type beside another. Those that belong
+    to the data plane don't count, nor does what it says of the characters of a type."""
+    due = apply(answer.headers, [])
+    for name, raw in due:
         value = raw.strip()
         if name.startswith(":") or name in _FRAMING or not value:
             continue
         found = [one.strip() for one in values(got.headers, name.encode())]
         if name == "content-type":
+            if len(found) > 1 == len(values_of(due, name)):  # one takes the place of the data plane's (text/plain)
+                return f"several lines of {name}: {b', '.join(found).decode('latin-1')}"
             found += [one.partition(b";")[0].strip() for one in found]
         if value not in found and value not in [part.strip() for one in found for part in one.split(b",")]:
-            return f"{name}: {value.decode('latin-1')}"
+            return f"{name}: {value.decode('latin-1')} is not among those that the client got"
     return ""

@@ -37,6 +37,10 @@ class TestImmediate:
             {"headers": (("retry-after", "1"),)},
             {"headers": (("retry-after", "1"),), "with_": ((b"retry-after", b"2"),)},
             {"headers": (("x-why", "a"), ("x-why", "b")), "with_": ((b"x-why", b"a"),)},
+            {
+                "headers": (("content-type", "application/json"),),
+                "with_": ((b"content-type", b"text/plain"), (b"content-type", b"application/json")),
+            },
         ],
     )
     def test_not_relayed(self, gateway, script, changed):
