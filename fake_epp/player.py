@@ -34,7 +34,7 @@ from fake_epp.acts import (
 from fake_epp.script import Script
 
 RIGHT = (Answer(),)
-DUPLEX = "FULL_DUPLEX_STREAMED"
+DUPLEX, BUFFERED = "FULL_DUPLEX_STREAMED", "BUFFERED"
 _OWN = (b"content-length", DESTINATION.encode())
 """Headers that no EPP says again, as it has another value for them."""
 
@@ -131,9 +131,17 @@ class Player:
         if self._clears and kind == "request_body" and self._modes[side] != DUPLEX:
             return (Answer(form="clear"),)
         edits = {"request_body": self._script.edits, "response_body": self._script.edits_response}.get(kind)
-        if edits is None or edits[0] not in body or (self._modes[side] != DUPLEX and len(edits[0]) != len(edits[1])):
-            return RIGHT  # outside of full duplex Envoy wants a body of the length that it was told
-        return (Answer(body=body.replace(*edits)),)
+        if edits is None or edits[0] not in body:
+            return RIGHT
+        edited = body.replace(*edits)
+        if self._modes[side] == DUPLEX or len(edited) == len(body):
+            return (Answer(body=edited),)
+        if side == "response" or self._modes[side] != BUFFERED or not self._script.tells_length:
+            return RIGHT  # Envoy wants a body of the length that it was told
+        return (Answer(body=edited, set_headers=(self._content_length(len(edited)),)),)
+
+    def _content_length(self, length: int) -> SetHeader:
+        return SetHeader(name="Content-Length", value=b"%d" % length, action=self._script.action)
 
     # -- acts ----------------------------------------------------------------------------------------------------------
 
@@ -182,8 +190,7 @@ class Player:
             )
             act = dataclasses.replace(act, set_headers=(*again, *act.set_headers), clear_route_cache=True)
         if kind == "request_headers" and self._length is not None:
-            length = SetHeader(name="Content-Length", value=b"%d" % self._length, action=self._script.action)
-            act = dataclasses.replace(act, set_headers=(*act.set_headers, length))
+            act = dataclasses.replace(act, set_headers=(*act.set_headers, self._content_length(self._length)))
         for raw in answers.answer(kind, act, body=body, ends=end, duplex=duplex, pick=self._pick(act, asked)):
             self._stream.send(raw)
 

@@ -39,7 +39,8 @@ class Script:
     headers are answered at once, or only when the request is complete (full duplex: its body is held back till then).
     `edits` is what every answer to a body of the request has in place of a text: (old, new); `edits_response` likewise.
     One of another length is for full duplex. `tells_length`: where it so `decides` at the end, the answer to the
-    headers sets the length that the body gets.
+    headers sets the length that the body gets; and where the body comes BUFFERED, one of another length goes as well,
+    with an answer that sets it.
     `clears`: every answer to a body of the request clears it (`clear_body`), which full duplex does not know. Where its
     length was told it stays.
     `replaces` are bodies by side that the answer to the headers puts in the place of what came, where that waits.

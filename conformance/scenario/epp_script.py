@@ -33,7 +33,9 @@ class EppScript(FileModel):
     )
     edits_response: tuple[str, str] | None = Field(None, description="likewise, of the response")
     tells_length: bool = Field(
-        False, description="where it `decides` at the end, it sets the content-length that the request's body gets"
+        False,
+        description="where it `decides` at the end, or has a BUFFERED body, which then may get another length, too: it "
+        "sets the content-length that the request's body gets",
     )
     replaces: str | None = Field(
         None, description="a body in the place of the request's, before that is told (CONTINUE_AND_REPLACE)"

@@ -277,6 +277,13 @@ FAULTS: tuple[Fault, ...] = (
         gateway=_OldLength,
     ),
     Fault(
+        name="keeps-the-old-length-of-a-collected-body",
+        why="so it is where the body is collected, and the EPP sets the length that it gives it",
+        breaks="DP-EXTP-01",
+        gateway=_OldLength,
+        settings={"mode": "BUFFERED"},
+    ),
+    Fault(
         name="keeps-the-old-length-of-responses",
         why="so does a response",
         breaks="DP-EXTP-01",

@@ -195,6 +195,21 @@ def test_a_body_is_cleared_except_in_full_duplex_and_where_its_length_was_told(m
     assert [e.body for e in tape.of("x") if isinstance(e, UpstreamRequest)] == [b"" if cleared else own]
 
 
+@pytest.mark.parametrize("tells_length", [True, False])
+@each_mode
+def test_a_body_gets_another_length_in_full_duplex_and_buffered_with_its_length(
+    mode: BodyMode, tells_length: bool
+) -> None:
+    tape = Tape()
+    own = b"".join(chunk.data for chunk in POST.chunks)
+    longer = Script(pick=Pick(endpoints=(A,)), edits=(own[-1:], b"longer"), tells_length=tells_length)
+    outcome = play(longer, ProxyConfig().with_modes(mode), tape=tape, request=POST)
+    grown = mode is BodyMode.FULL_DUPLEX_STREAMED or (mode is BodyMode.BUFFERED and tells_length)
+    assert outcome.status == 200
+    (arrived,) = (e for e in tape.of("x") if isinstance(e, UpstreamRequest))
+    assert arrived.body == (own.replace(own[-1:], b"longer") if grown else own)
+
+
 def test_a_list_is_walked_in_order() -> None:
     assert play(picks(A, B, C), upstream=NOBODY).attempts[:3] == (A, B, C)
     outcome = play(picks(A, B, C), upstream=ScriptedUpstream({B: UpstreamReply(body=(b"from b",))}))
