@@ -32,11 +32,11 @@ def _run(settings: Settings) -> int:
 
     logs.configure(settings.log_level)
     parts = Parts()
-    if settings.fault or settings.variant:
+    if settings.fault or settings.variants:
         deviations = _deviations()
         try:
-            parts = parts.exchange(*deviations.find(settings.fault, settings.variant).classes)
-        except deviations.UnknownDeviationError as problem:
+            parts = parts.exchange(*deviations.find(settings.fault, settings.variants))
+        except deviations.DeviationError as problem:
             print(f"reference-epp: {problem}", file=sys.stderr)  # noqa: T201
             return 2
     try:

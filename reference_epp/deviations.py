@@ -8,7 +8,7 @@ declared by hand, by the requirement's id, before it first runs. Importing `refe
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
@@ -34,6 +34,8 @@ NOT_STEERED = {
     "EPP-DEST-02": "such a request goes on without the metadata",
 }
 
+_DEVIATING = ("reference_epp.faults", "reference_epp.variants")
+
 C = TypeVar("C", bound=type)
 
 
@@ -54,6 +56,17 @@ class Deviation:
     noted: Mapping[str, str] = field(default_factory=dict)
     """What must be recorded of it, by requirement that only informs: words of the record."""
     classes: list[type] = field(default_factory=list)
+
+    @property
+    def overrides(self) -> frozenset[str]:
+        """What its classes define that the EPP's part has, or does not have: `Picker.rank`."""
+        found = set()
+        for cls in self.classes:
+            own = [one for one in cls.__mro__ if one.__module__.startswith(_DEVIATING)]
+            part = next(one for one in cls.__mro__ if one not in own)
+            names = {name for one in own for name in vars(one) if name == "__init__" or not name.startswith("__")}
+            found |= {f"{part.__name__}.{name}" for name in names}
+        return frozenset(found)
 
     def __call__(self, cls: C) -> C:
         """Register `cls` under this name."""
@@ -102,24 +115,41 @@ def part_of(name: str) -> Callable[[C], C]:
     return add
 
 
-class UnknownDeviationError(Exception):
-    """There is no fault or variant of that name; the message has the nearest one."""
+class DeviationError(Exception):
+    """There is no fault or variant of that name; the message has the nearest one. Or two do not go together."""
 
 
-def find(fault_name: str | None, variant_name: str | None) -> Fault | Variant:
-    """The fault or the variant of that name. Raises `UnknownDeviationError`."""
-    known: Mapping[str, Fault | Variant] = VARIANTS if fault_name is None else FAULTS
-    kind, name = ("variant", variant_name or "") if fault_name is None else ("fault", fault_name)
+def find(fault_name: str | None, variant_names: Sequence[str] = ()) -> tuple[type, ...]:
+    """The classes of the fault, or of the variants, with these names.
+
+    Raises `DeviationError`, also where two variants override the same: one would do without the other.
+    """
+    if fault_name is not None:
+        return tuple(_named("fault", fault_name, FAULTS).classes)
+    chosen = [_named("variant", name, VARIANTS) for name in variant_names]
+    for number, one in enumerate(chosen):
+        for other in chosen[:number]:
+            if both := sorted(one.overrides & other.overrides):
+                raise DeviationError(f"the variants {other.name!r} and {one.name!r} both change {both[0]}; give one")
+    return tuple(cls for one in chosen for cls in one.classes)
+
+
+D = TypeVar("D", bound=Deviation)
+
+
+def _named(kind: str, name: str, known: Mapping[str, D]) -> D:
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"--list-{kind}s names them all"
-    raise UnknownDeviationError(f"no {kind} is named {name!r}; {hint}")
+    raise DeviationError(f"no {kind} is named {name!r}; {hint}")
 
 
 def describe_all(what: str) -> list[dict[str, Any]]:
     """All `faults` or all `variants` as JSON objects, sorted by module and place."""
     known: Mapping[str, Fault | Variant] = FAULTS if what == "faults" else VARIANTS
     return [
-        {item.name: getattr(one, item.name) for item in fields(one) if item.name != "classes"} for one in known.values()
+        {item.name: getattr(one, item.name) for item in fields(one) if item.name != "classes"}
+        | {"overrides": sorted(one.overrides)}
+        for one in known.values()
     ]

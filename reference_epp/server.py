@@ -48,12 +48,15 @@ class Parts:
     scraper: type[Scraper] = Scraper
 
     def exchange(self, *classes: type) -> Parts:
-        """The same with each of `classes` in the place of the class that it derives from."""
-        parts = self
+        """The same with each of `classes` in the place of the class that it derives from; several in one place are
+        its bases."""
+        chosen: dict[str, tuple[type, ...]] = {}
         for replacement in classes:
             place = next(item.name for item in fields(self) if issubclass(replacement, getattr(self, item.name)))
-            parts = replace(parts, **{place: replacement})
-        return parts
+            chosen[place] = (replacement, *chosen.get(place, ()))
+        return replace(
+            self, **{place: found[0] if len(found) == 1 else type(place, found, {}) for place, found in chosen.items()}
+        )
 
 
 async def serve(settings: Settings, parts: Parts) -> None:

@@ -41,7 +41,7 @@ class Settings:
     metrics_port: int | None = None
     health_port: int | None = None
     fault: str | None = None
-    variant: str | None = None
+    variants: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--health-port", type=int, metavar="PORT", help="serve gRPC health here too, without TLS")
     deviation = parser.add_mutually_exclusive_group()
     deviation.add_argument("--fault", metavar="NAME", help="break one rule on purpose; see --list-faults")
-    deviation.add_argument("--variant", metavar="NAME", help="conform in another way; see --list-variants")
+    deviation.add_argument("--variant", dest="variants", action="append", default=[], metavar="NAME",
+        help="conform in another way, repeatable; see --list-variants")  # fmt: skip
     add("--list-faults", action="store_true", help="print the faults as JSON")
     add("--list-variants", action="store_true", help="print the conforming variants as JSON")
     return parser

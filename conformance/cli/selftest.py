@@ -45,6 +45,10 @@ def selftest(
         bool,
         typer.Option("--full", help="Every scenario for every fault; mutations that are recorded as harmless, too."),
     ] = False,
+    alone: Annotated[
+        bool,
+        typer.Option("--alone", help="Each variant alone, not with others that change other things of the EPP."),
+    ] = False,
     jobs: Annotated[
         int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; default: one per core.")
     ] = None,
@@ -87,7 +91,7 @@ def selftest(
     from conformance.requirements.catalogue import Catalogue
     from conformance.selftest.deviation import deviations, select
     from conformance.selftest.table import page
-    from conformance.selftest.workers import run_trials
+    from conformance.selftest.together import run_trials
 
     kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
     chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())
@@ -99,7 +103,7 @@ def selftest(
     def show(trial: Trial) -> None:
         console.print(line(trial), style=None if trial.exact else "bold red")
 
-    trials = run_trials(chosen, show, jobs=jobs, full=full, keep=output)
+    trials = run_trials(chosen, show, jobs=jobs, full=full, alone=alone or full or bool(names), keep=output)
     if table is not None:
         table.write_text(page(Catalogue.load(), whose, table, trials), encoding="utf-8")
     inexact = [trial for trial in trials if not trial.exact]

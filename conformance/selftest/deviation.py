@@ -42,6 +42,10 @@ class Deviation:
     envoy: str | None = None
     noted: Mapping[str, str] = field(default_factory=dict)
     """What must be recorded of it, by requirement that only informs: words of the record."""
+    overrides: frozenset[str] = frozenset()
+    """What of the reference EPP it changes, as `Picker.rank`. Variants that have none in common can be tried as one."""
+    members: tuple[Deviation, ...] = ()
+    """The variants that are tried as this one."""
     unjudged: str = ""
     """Words of the reason for which some scenarios can't judge it; empty: all can."""
 
@@ -49,6 +53,12 @@ class Deviation:
     def declared(self) -> frozenset[str]:
         """Every requirement that may be accused."""
         return frozenset(self.also_breaks) | ({self.breaks} if self.breaks is not None else set())
+
+    @property
+    def flags(self) -> list[str]:
+        """What makes the program deviate so."""
+        kind = "variant" if self.breaks is None else "fault"
+        return [f"--{kind}={one.name}" for one in self.members or (self,)]
 
     @property
     def version(self) -> str:
@@ -130,6 +140,7 @@ def _of_an_epp(_: Role, entry: Mapping[str, Any]) -> Deviation:
         without=texts("without") if "without" in entry else (),
         claims=entry["claims"],
         noted=pairs("noted"),
+        overrides=frozenset(texts("overrides")),
     )
 
 

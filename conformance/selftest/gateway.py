@@ -16,8 +16,7 @@ _ADDRESSES = (("{epp}", "{endpoints}"), ("{epp2}", "{endpoints2}"))
 
 def gateway_profile(deviation: Deviation) -> GatewayProfile:
     """How the gateway is started with this deviation, and what it claims: all that the right one keeps."""
-    flag = f"--{'variant' if deviation.breaks is None else 'fault'}={deviation.name}"
-    command = ["{python}", "-m", PROGRAM["data-plane"], flag, "--listen=127.0.0.1:{port}"]
+    command = ["{python}", "-m", PROGRAM["data-plane"], *deviation.flags, "--listen=127.0.0.1:{port}"]
     for epp, endpoints in _ADDRESSES[: deviation.pools]:
         command += [f"--epp={epp}", f"--endpoints={endpoints}"]
     if split := deviation.claims.get("splitHeader"):

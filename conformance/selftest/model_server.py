@@ -11,17 +11,16 @@ ADAPTERS = ("tuned-a", "tuned-b")
 TIMEOUTS = {"answer": 6, "start": 30, "rest": 3}
 """Bounds that no fake needs, and no longer than needed."""
 
+_SERVE = ("{python}", "-m", PROGRAM["model-server"], "serve")
+
 
 def server_profile(deviation: Deviation) -> ModelServerProfile:
     """How the fake model server is started with this deviation, and what is claimed of it."""
-    flag = f"--{'variant' if deviation.breaks is None else 'fault'}={deviation.name}"
     return ModelServerProfile.model_validate(
         {
             "role": "model-server",
             "name": deviation.name,
-            "start": {
-                "command": ["{python}", "-m", PROGRAM["model-server"], "serve", flag, "--listen=127.0.0.1:{port}"]
-            },
+            "start": {"command": [*_SERVE, *deviation.flags, "--listen=127.0.0.1:{port}"]},
             "requests": {"model": "small-model"},
             "adapters": ADAPTERS,
             "protocolVersions": list(deviation.versions),

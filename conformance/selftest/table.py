@@ -22,7 +22,8 @@ _HEADS: Mapping[Role, tuple[str, ...]] = {
         "The suite is mutation-tested. Each fault is one deviation of the reference EPP (`reference-epp --fault NAME`)",
         "that declares what it breaks; exactly that must be accused. Each conforming variant",
         "(`reference-epp --variant NAME`) is unusual and breaks nothing: nothing of it may be accused.",
-        "`epp-conformance selftest` tries them all.",
+        "`epp-conformance selftest` tries them all: each fault alone, and variants that change different things as one",
+        "EPP (each alone with `--alone`).",
     ),
     "data-plane": (
         "# Faults of gateways",

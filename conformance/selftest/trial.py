@@ -197,13 +197,12 @@ def _keep(trial: Trial, suspects: Sequence[ScenarioFinished], folder: Path | Non
 
 def _profile(deviation: Deviation) -> Profile:
     profile = load_profile(REFERENCE)
-    flag = f"--{'variant' if deviation.breaks is None else 'fault'}={deviation.name}"
     start = profile.start
     assert start.command is not None
     modes = tuple(mode for mode in profile.body_modes if mode in deviation.modes) or deviation.modes[:1]
     return profile.model_copy(
         update={
-            "start": start.model_copy(update={"command": (*start.command, flag)}),
+            "start": start.model_copy(update={"command": (*start.command, *deviation.flags)}),
             "body_modes": modes,
             "claims": _claims(profile.claims, deviation),
             "timeouts": PATIENCE,

@@ -5,18 +5,14 @@ A worker gets what is to be tried and gives trials back (`Trials`). Nothing of i
 
 from __future__ import annotations
 
-import functools
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from conformance.errors import HarnessError
 from conformance.run.child_process import ChildProcess, Say, warm
 from conformance.run.engine import EngineThread, cores
-from conformance.selftest.deviation import Deviation
-from conformance.selftest.trial import Trial, attempt
 
 
 class TrialSubject(Protocol):
@@ -50,25 +46,6 @@ AT_A_TIME = 5
 AGAIN = 2
 """How often a trial in which something could not be judged is tried again, after the others: that is our trouble, or a
 busy machine's, and no reason to doubt a judge."""
-
-
-def run_trials(
-    chosen: Sequence[Deviation],
-    report: Callable[[Trial], None],
-    *,
-    jobs: int | None = None,
-    full: bool = False,
-    keep: Path | None = None,
-) -> tuple[Trial, ...]:
-    """Try each deviation, as `try_each` does.
-
-    With `full` every fault runs every scenario. Evidence of what is inexact goes to the folder `keep`.
-    """
-    ordered = sorted(chosen, key=lambda one: one.breaks is not None)  # variants run longest: they begin
-    trials = {
-        one.name: one for one in try_each(ordered, functools.partial(attempt, full=full, keep=keep), report, jobs)
-    }
-    return tuple(trials[deviation.name] for deviation in chosen)
 
 
 def try_each(

@@ -41,8 +41,9 @@ class ListsAllEndpoints(Picker):
     without=("fallbackLists",),
 )
 class NamesOneEndpoint(Picker):
-    def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
-        return super().rank(candidates, request)[:1]
+    def pick(self, request: Request) -> Decision:
+        decision = super().pick(request)
+        return Picked(decision.endpoints[:1]) if isinstance(decision, Picked) else decision
 
 
 @variant(

@@ -15,8 +15,8 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.schema import Role
 from conformance.selftest.deviation import Deviation, deviations, select
 from conformance.selftest.table import OBSERVED
+from conformance.selftest.together import run_trials, together
 from conformance.selftest.trial import Trial
-from conformance.selftest.workers import run_trials
 
 PATIENT = 60
 QUICK = "path-changed"
@@ -145,6 +145,39 @@ def test_a_worker_that_dies_is_a_harness_error(program, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=PATIENT)
     assert process.returncode == 3, out + err
     assert f"while these were tried: {LONG}: a process of the suite was ended by signal 9" in err
+
+
+def test_variants_are_tried_as_one_if_they_change_different_things() -> None:
+    chosen = (*deviations("variants"), fault(QUICK))
+    made = together(chosen)
+    members = [member for one in made for member in one.members or (one,)]
+    assert sorted(member.name for member in members) == sorted(one.name for one in chosen)
+    assert len(made) < len(chosen) / 2
+    for one in made:
+        overridden = [name for member in one.members for name in member.overrides]
+        assert len(overridden) == len(set(overridden))
+        assert {(member.version, member.modes, member.breaks) for member in one.members or (one,)} == {
+            (one.version, one.modes, one.breaks)
+        }
+
+
+def test_variants_tried_as_one_are_told_one_by_one() -> None:
+    seen: list[Trial] = []
+    chosen = select(deviations("variants"), ["extra-keys", "sticky"])
+    (both,) = together(chosen)
+    assert both.flags == ["--variant=extra-keys", "--variant=sticky"]
+    run_trials(chosen, seen.append, alone=False)
+    assert {one.name: one.exact for one in seen} == {"extra-keys": True, "sticky": True}
+
+
+def test_where_variants_are_inexact_as_one_each_is_tried_alone_too() -> None:
+    wrong = dataclasses.replace(
+        select(deviations("variants"), ["extra-keys"])[0], noted={"EPP-DEST-09": "no words of it"}
+    )
+    (right,) = select(deviations("variants"), ["sticky"])
+    seen: list[Trial] = []
+    run_trials([wrong, right], seen.append, alone=False)
+    assert {one.name: one.exact for one in seen} == {"extra-keys+sticky": False, "extra-keys": False, "sticky": True}
 
 
 @pytest.mark.parametrize("role", ["epp", "data-plane", "model-server"])

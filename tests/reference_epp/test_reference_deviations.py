@@ -8,7 +8,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from ext_proc.messages import HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse
 from reference_epp import faults, variants  # noqa: F401  # declares them
 from reference_epp.answers import CHUNK_LIMIT
-from reference_epp.deviations import ALL, FAULTS, VARIANTS, WITH_SUBSET, Fault, UnknownDeviationError, Variant, find
+from reference_epp.deviations import ALL, FAULTS, VARIANTS, WITH_SUBSET, DeviationError, Fault, Variant, find
 from reference_epp.endpoints import Pool
 from reference_epp.scraper import Scraper
 from reference_epp.server import Parts, running
@@ -430,22 +430,39 @@ def test_enough_are_declared() -> None:
     assert len(FAULTS) >= 70
     assert len(VARIANTS) >= 20
     assert not FAULTS.keys() & VARIANTS.keys()
-    with pytest.raises(UnknownDeviationError, match="did you mean 'no-header'"):
-        find("no-headre", None)
-    with pytest.raises(UnknownDeviationError, match="--list-variants"):
-        find(None, "xyzzy")
+    with pytest.raises(DeviationError, match="did you mean 'no-header'"):
+        find("no-headre")
+    with pytest.raises(DeviationError, match="--list-variants"):
+        find(None, ["xyzzy"])
+    with pytest.raises(DeviationError, match=r"'sticky' and 'shuffled-lists' both change Picker\.rank"):
+        find(None, ["sticky", "shuffled-lists"])
+
+
+def test_variants_that_change_different_things_are_one_epp(world: Any, data_plane: Any) -> None:
+    names = ["extra-keys", "extra-request-headers", "sticky", "refuses-odd-queries"]
+
+    def said(*chosen: str) -> str:
+        made = world(parts=Parts().exchange(*find(None, chosen)))
+        made.endpoints(A, B)
+        return str(made.talk(data_plane.request_headers(end=True)))
+
+    alone, together = said(), said(*names)
+    for name in ("extra-keys", "extra-request-headers"):
+        shown = {word for word in said(name).split() if word not in alone.split()}
+        assert shown
+        assert shown <= set(together.split())
 
 
 # -- faults and variants of the service
 
 
-def with_epp(tmp_path: Path, fault: str | None, variant: str | None, act: Callable[[Any], Any]) -> Any:
+def with_epp(tmp_path: Path, fault: str | None, odd: Sequence[str], act: Callable[[Any], Any]) -> Any:
     (tmp_path / "endpoints").write_text("127.0.0.1:9\n")
     settings = Settings(listen=("127.0.0.1", 0), endpoints_file=tmp_path / "endpoints")
 
     async def main() -> Any:
         async with (
-            running(settings, Parts().exchange(*find(fault, variant).classes)) as addresses,
+            running(settings, Parts().exchange(*find(fault, odd))) as addresses,
             grpc.aio.insecure_channel(addresses["address"]) as channel,
         ):
             return await act(channel)
@@ -467,7 +484,7 @@ def test_fifty_streams_at_most(tmp_path: Path, data_plane: Any) -> None:
             assert isinstance(await calls[-1].read(), ProcessingResponse)
         assert await stream(channel).code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
-    with_epp(tmp_path, "fifty-streams-at-most", None, act)
+    with_epp(tmp_path, "fifty-streams-at-most", (), act)
 
 
 def test_ready_but_unavailable(tmp_path: Path, data_plane: Any) -> None:
@@ -483,7 +500,7 @@ def test_ready_but_unavailable(tmp_path: Path, data_plane: Any) -> None:
                 await call.write(data_plane.request_headers(end=True))
                 assert isinstance(await call.read(), ProcessingResponse)
 
-    with_epp(tmp_path, "ready-but-unavailable", None, act)
+    with_epp(tmp_path, "ready-but-unavailable", (), act)
 
 
 def test_slow_is_slow_and_right(tmp_path: Path, data_plane: Any) -> None:
@@ -492,7 +509,7 @@ def test_slow_is_slow_and_right(tmp_path: Path, data_plane: Any) -> None:
         await call.write(data_plane.request_headers(end=True))
         assert (await call.read()).HasField("request_headers")
 
-    with_epp(tmp_path, None, "slow", act)
+    with_epp(tmp_path, None, ["slow"], act)
 
 
 def test_a_queue_holds_requests_until_there_is_an_endpoint(tmp_path: Path, data_plane: Any) -> None:
@@ -511,7 +528,7 @@ def test_a_queue_holds_requests_until_there_is_an_endpoint(tmp_path: Path, data_
         assert (await call.read()).HasField("request_headers")
         call.cancel()
 
-    with_epp(tmp_path, None, "queues-until-ready", act)
+    with_epp(tmp_path, None, ["queues-until-ready"], act)
 
 
 def test_a_stream_has_five_seconds(tmp_path: Path, data_plane: Any) -> None:
@@ -522,7 +539,7 @@ def test_a_stream_has_five_seconds(tmp_path: Path, data_plane: Any) -> None:
         assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         assert await call.details() == "deadline exceeded"
 
-    with_epp(tmp_path, "stream-deadline-of-five-seconds", None, act)
+    with_epp(tmp_path, "stream-deadline-of-five-seconds", (), act)
 
 
 def test_a_refusal_is_followed_by_a_reset(tmp_path: Path, data_plane: Any) -> None:
@@ -532,4 +549,4 @@ def test_a_refusal_is_followed_by_a_reset(tmp_path: Path, data_plane: Any) -> No
         await call.write(data_plane.request_body(b"{broken"))
         assert await call.code() == grpc.StatusCode.CANCELLED
 
-    with_epp(tmp_path, "refusal-and-a-reset", None, act)
+    with_epp(tmp_path, "refusal-and-a-reset", (), act)
