@@ -1,4 +1,4 @@
-"""Text that came from elsewhere, as it may be shown: no character of it drives a terminal, no line a CI system."""
+"""Text as it may be shown: of what came from elsewhere no character drives a terminal, and no line a CI system."""
 
 import re
 
@@ -23,6 +23,11 @@ def without_orders(text: str) -> str:
 def quoted(text: str) -> str:
     """Each line of what a program printed behind a bar: none can be taken for one of the suite's own."""
     return "\n".join(f"| {line}" for line in text.splitlines())
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """`1 blocker`, `2 blockers`; `many` is what more than one are called, if that is not `one` and an s."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _shown(one: str) -> str:

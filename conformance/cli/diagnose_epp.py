@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Literal
 
 from conformance.cli.diagnosis import Diagnosis
+from conformance.printable import plural
 from conformance.run.epp.gate import describe
 from conformance.scenario.schema import Exchange
 from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
@@ -67,7 +68,7 @@ async def _surroundings(lane: EppRunner) -> list[Diagnosis]:
             Diagnosis(
                 name="scrapes",
                 state="good",
-                text=f"it reads /metrics of {sum(map(bool, counts.values()))} of {len(counts)} pods",
+                text=f"it reads /metrics of {sum(map(bool, counts.values()))} of {plural(len(counts), 'pod')}",
             )
             if some
             else Diagnosis(

@@ -39,8 +39,8 @@ def judge(
     """
     from conformance.cli.console import err, out, without_colour
     from conformance.errors import UnknownNameError, UsageError
+    from conformance.printable import plural
     from conformance.report.render.folder import evidence_of
-    from conformance.report.render.marks import plural
     from conformance.requirements.catalogue import Catalogue
     from conformance.requirements.schema import VERSIONS
     from conformance.tap.files import Damage, read
@@ -75,7 +75,7 @@ def judge(
         if name not in seen:
             raise UnknownNameError("exchange", name, seen)
     if damaged > DAMAGES:
-        remarks.print(f"… and {damaged - DAMAGES} lines more that are no transcript")
+        remarks.print(f"… and {plural(damaged - DAMAGES, 'line more that is', 'lines more that are')} no transcript")
     if not seen:
         recorded = "name files that `tap --record` wrote, or a run's evidence.ndjson.gz"
         nothing = "was anything recorded? A load keeps only exchanges in which something was found"

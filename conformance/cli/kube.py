@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from conformance.printable import plural
+
 LABELS = {"app": "epp-conformance"}
 
 
@@ -57,7 +59,7 @@ async def _serve(host: str, port: int, name: str, namespace: str, pods: int, kub
                 emulator.kubeconfig(kubeconfig, namespace=namespace)
             except OSError as problem:
                 raise UsageError(f"{kubeconfig} can't be written: {problem.strerror}") from None
-            typer.echo(f"Kubernetes API at {emulator.url}, pool {namespace}/{name} with {pods} pods")
+            typer.echo(f"Kubernetes API at {emulator.url}, pool {namespace}/{name} with {plural(pods, 'pod')}")
             typer.echo(f"export KUBECONFIG={kubeconfig}")
             await asyncio.get_running_loop().create_future()
         finally:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conformance.cli import options
+from conformance.printable import plural
 from conformance.targets.flags import RoleName, SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
@@ -165,7 +166,10 @@ def _scenarios(chosen: list[Instance], catalogue: Catalogue, format: Format) -> 
                     for row in rows
                 ],
             )
-            typer.echo(f"{len(rows)} scenarios, {len(chosen)} instances. `epp-conformance explain ID` says more.")
+            typer.echo(
+                f"{plural(len(rows), 'scenario')}, {plural(len(chosen), 'instance')}. "
+                "`epp-conformance explain ID` says more."
+            )
 
 
 def _requirements(picked: list[Requirement], instances: tuple[Instance, ...], format: Format) -> None:  # noqa: A002
@@ -199,7 +203,7 @@ def _requirements(picked: list[Requirement], instances: tuple[Instance, ...], fo
                     for one in picked
                 ],
             )
-            typer.echo(f"{len(picked)} requirements. `epp-conformance explain ID` says more.")
+            typer.echo(f"{plural(len(picked), 'requirement')}. `epp-conformance explain ID` says more.")
 
 
 def _how_tested(requirement: Requirement, named: set[str]) -> str:

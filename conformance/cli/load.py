@@ -14,6 +14,7 @@ import typer
 from conformance.cli import options
 from conformance.cli.interrupt import nothing_to_interrupt
 from conformance.load.bounds import MAX_AT_ONCE, MAX_RATE
+from conformance.printable import plural
 from conformance.targets.flags import OF_OTHER_ROLES, SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def load(
                 watch.say(f"  {text}")
 
             if master is not None:
-                status(f"waiting for {workers} workers on port {master.port}")
+                status(f"waiting for {plural(workers, 'worker')} on port {master.port}")
                 master.gather(_WAIT if wait is None else wait)
                 run: LoadRun = ManyWorkers(settings, lag=engine.lag, status=status, watch=seen, master=master)
             else:

@@ -8,6 +8,7 @@ from queue import SimpleQueue
 from typing import Self, TextIO
 
 from conformance.cli.streams import reader_is_gone
+from conformance.printable import plural
 
 _PATIENCE = 5.0
 """Seconds that a reader gets, at the end, for what it has not read yet."""
@@ -35,7 +36,8 @@ class PatientWriter:
         self._waiting.put(None)
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
-            self.trouble = f"the last {self._waiting.qsize()} lines were not written: their reader stopped reading"
+            lines = plural(self._waiting.qsize(), "line was", "lines were")
+            self.trouble = f"the last {lines} not written: their reader stopped reading"
 
     def line(self, text: str) -> None:
         """Write a line, after those before."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from conformance.printable import plural
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -18,7 +20,7 @@ def table(fleet: Fleet) -> Table:
     from rich.table import Table
 
     pods = list(fleet.pods.values())
-    more = f"{len(pods) - MOST} pods more" if len(pods) > MOST else None
+    more = f"{plural(len(pods) - MOST, 'pod')} more" if len(pods) > MOST else None
     found = Table(caption=more)
     found.add_column("pod")
     found.add_column("endpoint")

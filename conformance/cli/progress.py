@@ -15,7 +15,7 @@ from conformance.events import (
     Status,
     VersionStarted,
 )
-from conformance.report.render.marks import plural
+from conformance.printable import plural
 from conformance.verdict import PRECEDENCE, Verdict
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import typer
 
 from conformance.cli import options
 from conformance.cli.interrupt import nothing_to_interrupt
+from conformance.printable import plural
 from conformance.targets.flags import SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _last_failed(what: SelectionFlags, output: Path) -> SelectionFlags:
         raise UsageError("--last-failed and -k exclude each other", hint="leave one out")
     report = read(output)[0]
     names = failed_scenarios(report)
-    count = f"{len(names)} scenarios failed" if names else "no scenario failed: everything is run"
+    count = f"{plural(len(names), 'scenario')} failed" if names else "no scenario failed: everything is run"
     if any(row.id == GENERATED_ID and row.verdict is Verdict.FAIL for row in report.results):
         count += "; generated conversations broke rules, and --property-examples tries others"
     err().print(f"epp-conformance: in the report in {output} {count}")

@@ -11,6 +11,7 @@ import typer
 from conformance.cli import completion
 from conformance.cli.commands import Commands
 from conformance.cli.scenario_from import from_
+from conformance.printable import plural
 
 scenario = typer.Typer(
     cls=Commands, no_args_is_help=True, rich_markup_mode=None, help="Begin and check your own scenario files."
@@ -24,16 +25,19 @@ def lint(
 ) -> None:
     """Check scenario files: their form, their requirements, their ids. Exit 2 if something is wrong, with its place."""
     from conformance.requirements.catalogue import Catalogue
-    from conformance.scenario.loader import load
+    from conformance.scenario.loader import built_in_files, given_files, load
 
     catalogue = Catalogue.load()
-    built_in = {one.id for one in load(catalogue)}
-    found = [one for one in load(catalogue, paths) if one.id not in built_in]
+    own = built_in_files()
+    given = {str(file): own.get(file.resolve()) for path in paths for file in given_files(path)}
+    names = {name or file for file, name in given.items()}
+    others = [Path(file) for file, name in given.items() if name is None]
+    found = [one for one in load(catalogue, others) if one.file in names]
     for group, file, line in dict.fromkeys((one.group, one.file, one.line) for one in found):
         count = sum(one.group == group for one in found)
         typer.echo(f"{group}  {file}:{line}" + (f"  {count} instances" if count > 1 else ""))
     groups = {one.group for one in found}
-    typer.echo(f"{len(groups)} scenarios, {len(found)} instances: well-formed")
+    typer.echo(f"{plural(len(groups), 'scenario')}, {plural(len(found), 'instance')}: well-formed")
 
 
 @scenario.command()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conformance.printable import plural
+
 if TYPE_CHECKING:
     from conformance.reading.conversation import Conversation
     from conformance.reading.recorded import Recorded
@@ -65,7 +67,7 @@ def from_(
     text = "".join(_text(file, section, made))
     if len(text.encode()) > MAX_BYTES:
         raise UsageError(
-            f"{file} makes {len(made)} scenarios, which are more than the {MAX_BYTES // 1024} KiB that a file may have",
+            f"{file} makes {plural(len(made), 'scenario')}, more than the {MAX_BYTES // 1024} KiB that a file may have",
             hint="choose conversations with --exchange",
         )
     try:
@@ -83,7 +85,9 @@ def from_(
         for what in one.unsaid:
             err().print(f"{one.scenario['id']}: not said: {what}")
     command = f"epp-conformance run --scenarios {shlex.quote(str(output))} -k '{section}.*'"
-    typer.echo(f"wrote {len(made)} scenarios to {output}; run them: {command}")
+    typer.echo(
+        f"wrote {plural(len(made), 'scenario')} to {output}; run {'it' if len(made) == 1 else 'them'}: {command}"
+    )
 
 
 def _scenarios(

@@ -9,6 +9,7 @@ import typer
 
 from conformance.cli import completion, options
 from conformance.errors import UsageError
+from conformance.printable import plural
 from conformance.targets.flags import RoleName, TargetFlags
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def selftest(
         console.print(line(trial), style="bold red")
         console.print(details(trial), highlight=False)
     console.print(
-        f"selftest     {len(broken)} faults: {len(broken) - missed} caught, {missed} missed · "
+        f"selftest     {plural(len(broken), 'fault')}: {len(broken) - missed} caught, {missed} missed · "
         f"{wrong} of {len(trials)} wrongly accused · {len(inexact) or 'none'} inexact",
         style="bold red" if inexact else "bold green",
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.cli.console import WIDTH, out, width_of
+from conformance.printable import plural
 from conformance.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def show_failures(
             )
         )
         if more := len(one.occurrences) - 1:
-            console.print(f"             seen in {more} more scenario{'s' * (more > 1)}", style="dim")
+            console.print(f"             seen in {plural(more, 'more scenario')}", style="dim")
         if folded := grouped[number].consequences:
             console.print(f"explains     {_folded(folded)}", style="dim")
         console.print()
@@ -96,7 +97,7 @@ def show_failures(
             style=STYLE[requirement.verdict],
         )
     if len(rest) > LINES:
-        console.print(f"… and {len(rest) - LINES} more requirements")
+        console.print(f"… and {plural(len(rest) - LINES, 'more requirement')}")
     show_warnings(report)
     if len(every) > len(found[:blocks]):
         if command:
@@ -140,8 +141,6 @@ def show_warnings(report: Report) -> None:
 
 def _folded(consequences: tuple[Concern, ...]) -> str:
     """The failures that follow from one, and in how many scenarios each was seen."""
-    from conformance.report.render.marks import plural
-
     each = [f"{one.requirement.id} ({plural(len(one.occurrences), 'scenario')})" for one in consequences]
     return (
         f"{plural(len(each), 'failure')} that most likely {'follow' if len(each) > 1 else 'follows'}: {', '.join(each)}"

@@ -44,8 +44,8 @@ def check(
     ] = None,
 ) -> None:
     """Check a waiver file without running anything: its form, its patterns, its dates."""
+    from conformance.printable import plural
     from conformance.report.document.waivers import load_waivers
-    from conformance.report.render.marks import plural
     from conformance.requirements.catalogue import Catalogue
     from conformance.scenario.loader import load
 

@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.ruling import Nature, Ruling, violation
+from conformance.printable import plural
 from conformance.reading.metrics_page import MetricReading, Page
 from conformance.reading.server_answer import ServerAnswer
 from conformance.reading.server_metrics import ServerMetrics, page_of, too_few
@@ -135,7 +136,8 @@ class ServerView:
             seconds = (entries[end].t - entries[begin].t) / 1e9
             ended = after.finished - load.finished + sum(after.refused.values()) - sum(load.refused.values())
             if load.phase == "raised" and too_few(scrapes, seconds, load, ended):
-                return f"{scrapes} pages in {seconds:.1f} s, while {load.level} requests at a time were sent"
+                sent = plural(load.level, "request at a time was", "requests at a time were")
+                return f"{plural(scrapes, 'page')} in {seconds:.1f} s, while {sent} sent"
         return ""
 
     def unseen(self, requirement: str, expected: str) -> Ruling | None:

@@ -21,6 +21,7 @@ from conformance.load.judgement import TELLING
 from conformance.load.page import html
 from conformance.load.recovery import Aftermath
 from conformance.load.run import LoadRun
+from conformance.printable import plural
 from conformance.report.render.folder import LOAD, LOAD_EVIDENCE, LOAD_PAGE, LOAD_STATISTICS, naming
 from conformance.verdict import Verdict, worst
 
@@ -245,7 +246,7 @@ def summary(run: LoadRun) -> Iterator[str]:
                 None,
             )
             what = f": {example.finding.actual} ({example.shape}, {example.episode})" if example is not None else ""
-            yield f"{verdict.upper()} {name} in {said[verdict]} of {run.tally.exchanges} exchanges{what}"
+            yield f"{verdict.upper()} {name} in {said[verdict]} of {plural(run.tally.exchanges, 'exchange')}{what}"
     for crash in run.crashes:
         last = crash.output.strip().splitlines()[-1:] or ["no output"]
         yield f"FAIL {CRASH}: the target's process ended with {crash.code} ({last[0]})"
@@ -258,8 +259,8 @@ def summary(run: LoadRun) -> Iterator[str]:
     holds = sum(1 for said in found.values() if worst(said) is Verdict.PASS)
     undecided = f", {run.tally.undecided} undecided" if run.tally.undecided else ""
     yield (
-        f"{result(run)}: {run.tally.exchanges} exchanges judged, {run.tally.failed} failed{undecided}; "
-        f"{holds} requirements were seen to hold"
+        f"{result(run)}: {plural(run.tally.exchanges, 'exchange')} judged, {run.tally.failed} failed{undecided}; "
+        f"{plural(holds, 'requirement was', 'requirements were')} seen to hold"
     )
     times = run.figures.summary()
     for name, what in ((PICK, "time to pick"), (FIRST_BYTE, "added time to first byte")):
@@ -271,9 +272,9 @@ def summary(run: LoadRun) -> Iterator[str]:
         yield f"{counts.hit_rate:.2%} of the verdicts were remembered, {counts.judged} judged in full"
     yield from _growth(run)
     if run.unfinished:
-        yield f"{run.unfinished} exchanges were still under way"
+        yield f"{plural(run.unfinished, 'exchange was', 'exchanges were')} still under way"
     if run.lost_with_process:
-        yield f"{run.lost_with_process} exchanges were lost with the process"
+        yield f"{plural(run.lost_with_process, 'exchange was', 'exchanges were')} lost with the process"
 
 
 def _untried(run: LoadRun) -> Iterator[str]:
@@ -326,7 +327,7 @@ def _trouble(one: Aftermath, run: LoadRun) -> str:
         for when, counts in (("during", one.during), ("after", one.after))
         for name, count in sorted((+counts).items())
     ]
-    lost = f"; {one.lost} exchanges were lost to it" if one.kind == "kill-target" else ""
+    lost = f"; {plural(one.lost, 'exchange was', 'exchanges were')} lost to it" if one.kind == "kill-target" else ""
     return f"trouble: {one.kind} at {begun:.1f}{until}: {how}{lost}; violations: {', '.join(broken) or 'none'}"
 
 
@@ -346,14 +347,14 @@ def _generator(run: LoadRun, lateness: Mapping[str, float]) -> Iterator[str]:
         return
     if crowded_out := run.totals.crowded_out:
         yield (
-            f"{crowded_out} requests were not begun, as {run.settings.at_once} were under way (`--at-once`): "
-            "the target was that far behind, and their times are missing above"
+            f"{plural(crowded_out, 'request was', 'requests were')} not begun, as {run.settings.at_once} were under "
+            "way (`--at-once`): the target was that far behind, and their times are missing above"
         )
     if kept_up(run):
         yield f"the generator kept up: requests began {_times(lateness)} ms after they were due"
         return
     left_out = run.totals.left_out
-    left = f"{left_out} were not begun, as their time was over; " if left_out else ""
+    left = f"{plural(left_out, 'was', 'were')} not begun, as the time was over; " if left_out else ""
     if (busy := never_idle(run)) > NEVER_IDLE:
         left += f"it had no time to spare for {busy:.0%} of the exchanges; "
     yield (

@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 
 from conformance.errors import ConformanceError, HarnessError, IncompleteError, UsageError
 from conformance.load.wire import FORM, Message, WireError, decode, encode
+from conformance.printable import plural
 from conformance.run.engine import result_of
 
 _log = logging.getLogger(__name__)
@@ -199,7 +200,7 @@ class LocustMaster:
         while not self._over and (there := len(self._runner.clients.ready)) < self._number:
             if time.monotonic() > until:
                 raise IncompleteError(
-                    f"{there} of {self._number} workers connected to {where} in {seconds:g} s",
+                    f"{there} of {plural(self._number, 'worker')} connected to {where} in {seconds:g} s",
                     hint=f"on each machine: epp-conformance load-worker HOST:{self.port}",
                 )
             gevent.sleep(0.05)

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 
 from conformance.load.figures import FIRST_BYTE, LATENESS, PERCENTILES, PICK, curve
 from conformance.load.judgement import TELLING
+from conformance.printable import plural
 from conformance.report.render.charts import Curve, Point, chart
-from conformance.report.render.marks import MEANING, SYMBOL, WORD, plural
+from conformance.report.render.marks import MEANING, SYMBOL, WORD
 from conformance.report.render.page import asset, policy, template
 from conformance.report.render.safe import cleaned
 from conformance.requirements.catalogue import Catalogue

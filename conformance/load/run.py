@@ -34,6 +34,7 @@ from conformance.load.shape import RequestIds
 from conformance.load.totals import Totals
 from conformance.load.traffic import LoadTally, Traffic
 from conformance.load.vitals import Vitals
+from conformance.printable import plural
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.engine import LagMeter
@@ -136,9 +137,8 @@ class LoadRun:
         runner.recorder.listen(self._heed)
         async with runner:
             if profile.discovery.fixed is None:
-                self._status(f"making a pool of {settings.file.pods} pods")
-                pods = tuple(Pod(name=name) for name in settings.file.pod_names)
-                await runner.pool.reset(Pool(pods=pods))
+                self._status(f"making a pool of {plural(settings.file.pods, 'pod')}")
+                await runner.pool.reset(Pool(pods=tuple(Pod(name=name) for name in settings.file.pod_names)))
             moments.delivered(time.monotonic() - moments.grace)  # the pool has settled
             alone = asyncio.Lock()
             churn = self.churn = PoolChurn(runner.pool, settings.file.churn, moments, settings.seed, alone)

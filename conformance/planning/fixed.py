@@ -12,6 +12,7 @@ import itertools
 import string
 from collections.abc import Iterator, Sequence
 
+from conformance.printable import plural
 from conformance.scenario import references
 from conformance.scenario.pool import Load, Pod, Pool
 from conformance.scenario.schema import Scenario
@@ -38,7 +39,7 @@ def fitted(scenario: Scenario, count: int) -> Pool | str:
     if another := _another_pool(scenario):
         return f"needs {another}; this target's endpoints are fixed"
     if count != len(pool.pods) and _about_all(scenario):
-        return f"is about a pool of exactly {len(pool.pods)} endpoints, the target knows {count}"
+        return f"is about a pool of exactly {plural(len(pool.pods), 'endpoint')}, the target knows {count}"
     pods = list(pool.pods)
     load = {name: getattr(pods[-1], name) for name in Load.model_fields}
     pods += [Pod(name=name, **load) for name in pod_names(max(count - len(pods), 0), [pod.name for pod in pods])]
@@ -46,7 +47,7 @@ def fitted(scenario: Scenario, count: int) -> Pool | str:
     while len(pods) > count:
         dispensable = _dispensable(pods, named)
         if dispensable is None:
-            return f"needs {len(pods)} endpoints, the target knows {count}"
+            return f"needs {plural(len(pods), 'endpoint')}, the target knows {count}"
         pods.remove(dispensable)
     return pool.model_copy(update={"pods": tuple(pods)})
 

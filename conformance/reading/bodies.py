@@ -14,6 +14,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from conformance.printable import plural
+
 
 class Sameness(StrEnum):
     """How much of a body survived, best first."""
@@ -74,7 +76,7 @@ def first_difference(sent: bytes, got: bytes) -> str:
     shorter = min(len(sent), len(got))
     at = next((index for index in range(shorter) if sent[index] != got[index]), shorter)
     around = f"{sent[at : at + 24]!r} became {got[at : at + 24]!r}"
-    return f"{len(sent)} bytes became {len(got)}; from byte {at} on {around}"
+    return f"{plural(len(sent), 'byte')} became {len(got)}; from byte {at} on {around}"
 
 
 def _compare_json(sent: bytes, got: bytes, claims: Sequence[str]) -> Comparison:

@@ -21,6 +21,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
+from conformance.printable import plural
 from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import EPP, REQUEST, RESPONSE, DecodedMessage
 from conformance.reading.destination import Destination
@@ -137,7 +138,7 @@ def _normal(value: Any, endpoints: Mapping[str, str], sent: Collection[bytes]) -
             try:
                 return _normal(value.decode(), endpoints, sent)
             except UnicodeDecodeError:
-                return f"({len(value)} bytes)"
+                return f"({plural(len(value), 'byte')})"
         case dict():
             return {key: _normal(value[key], endpoints, sent) for key in sorted(value)}  # a map has no order
         case list():

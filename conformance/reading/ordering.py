@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from conformance.printable import plural
 from conformance.reading.decoded_message import DecodedMessage, has_unknown
 from conformance.reading.stream_direction import StreamDirection, streams_end
 from ext_proc.messages import CommonResponse
@@ -149,7 +150,7 @@ def body_mutation(message: DecodedMessage) -> str | None:
 def _describe(message: DecodedMessage) -> str:
     common = message.common
     size = len(common.body_mutation.streamed_response.body) if common is not None else 0
-    return f"{size} bytes and end_of_stream={'true' if streams_end(message) else 'false'}"
+    return f"{plural(size, 'byte')} and end_of_stream={'true' if streams_end(message) else 'false'}"
 
 
 def offence(requirement: str, entry: Entry, expected: tuple[str, ...], actual: str, hint: str = "") -> Offence:

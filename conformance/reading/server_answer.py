@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from conformance.evidence.model_server import ServerAnswered
+from conformance.printable import plural
 from ext_proc.record import header
 
 DONE = "[DONE]"
@@ -40,7 +41,7 @@ class ServerAnswer:
         event = self.event
         if event.outcome != "response":
             return event.details or event.outcome
-        return f"HTTP {event.status}, {self.content_type or 'no content type'}, {len(event.body)} bytes"
+        return f"HTTP {event.status}, {self.content_type or 'no content type'}, {plural(len(event.body), 'byte')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -37,6 +37,11 @@ MOST_COMBINATIONS = 20_000
 """Combinations of a matrix of which `combine: pairs` or `each` takes some, at most."""
 STRENGTH = {"pairs": 2, "each": 1}
 """How many variables are crossed, by what `combine` says; otherwise all."""
+
+FEW = 3
+"""Ids of the suite's own scenarios that files take by a slip; files with more are these scenarios."""
+
+_UNIQUE = "ids are unique over all scenario files"
 
 _REFERRING = (
     *("subset", "subsets", "hint", "metadata", "headers", "within", "absent"),
@@ -70,14 +75,31 @@ def built_in() -> Traversable:
 
 def load(catalogue: Catalogue, extra: Sequence[Path] = ()) -> tuple[Instance, ...]:
     """Every instance of the built-in scenarios and of the files or folders in `extra`, in order.
-
     Raises `FileError` with every problem found in all of the files, and for a folder that has none.
     """
     ours, seen = _shipped() if catalogue is Catalogue.load() else _load_built_in(catalogue)
     if not extra:
         return ours
-    named = [(source, str(source)) for path in extra for source in _given(path)]
-    return (*ours, *_load(named, catalogue, dict(seen)))
+    named = [(one, str(one)) for path in extra for one in given_files(path)]
+    try:
+        return (*ours, *_load(named, catalogue, dict(seen)))
+    except FileError as error:
+        raise FileError(_folded(error.problems, set(seen.values()))) from None
+
+
+def built_in_files() -> Mapping[Path, str]:
+    """Where the files of the built-in scenarios are on this machine, and what each is called in a report."""
+    return {Path(str(source)).resolve(): f"scenarios/{source.name}" for source in _yaml_files(built_in())}
+
+
+def _folded(problems: Sequence[Problem], built_in_places: Container[str]) -> Iterable[Problem]:
+    """The problems, but of the suite's own files and of copies one that names the first id, and not one for each."""
+    taken = [one for one in problems if one.hint == _UNIQUE and one.message.rpartition(" ")[2] in built_in_places]
+    if len(taken) <= FEW:
+        return problems
+    message = f"{taken[0].message}, and so are {len(taken) - 1} more: these are the suite's own scenarios"
+    hint = "they are always there: leave the files out, or give copies other ids"
+    return [dataclasses.replace(taken[0], message=message, hint=hint), *(one for one in problems if one not in taken)]
 
 
 @functools.cache
@@ -113,7 +135,7 @@ def _yaml_files(folder: Traversable) -> Iterable[Traversable]:
     return sorted((item for item in folder.iterdir() if item.name.endswith(YAML)), key=lambda item: item.name)
 
 
-def _given(path: Path) -> Iterable[Path]:
+def given_files(path: Path) -> Iterable[Path]:
     """A file, or all of a folder and of those in it, but for hidden ones. A folder without any is a mistake: what was
     to be tested would not be."""
     if not path.is_dir():
@@ -262,8 +284,7 @@ def _semantic(part: Document, role: Role, catalogue: Catalogue, seen: dict[str, 
             yield part.problem(("versions", number), f"there is no version {version!r}", hint)
     for _, name in _texts([raw.get("id"), *(raw.get("aliases") if isinstance(raw.get("aliases"), list) else ())]):
         if name in seen:
-            hint = "ids are unique over all scenario files"
-            yield part.problem(("id",), f"the id {name!r} is taken by {seen[name]}", hint)
+            yield part.problem(("id",), f"the id {name!r} is taken by {seen[name]}", _UNIQUE)
         seen[name] = f"{part.name}:{part.position(())[0]}"
     yield from _matrix(part)
     yield from _steps(part, role)

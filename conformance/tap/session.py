@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from conformance.errors import UsageError
+from conformance.printable import plural
 from conformance.run.engine import LagMeter
 from conformance.tap.gathering import Gathered, Gathering
 from conformance.tap.judge_process import JudgingProcess
@@ -184,33 +185,56 @@ class LiveTap:
     def summary(self) -> str:
         """What was relayed, judged and found."""
         counts, tally = self.tap.counts, self.tally
-        lines = [f"{counts.streams} streams relayed, {tally.judged} judged, {tally.violating} with a broken rule"]
+        lines = [
+            f"{plural(counts.streams, 'stream')} relayed, {tally.judged} judged, {tally.violating} with a broken rule"
+        ]
         if tally.untold:
-            lines.append(f"{tally.untold} tell nothing of the EPP, as those do that end before it said anything")
+            lines.append(
+                f"{plural(tally.untold, 'tells', 'tell')} nothing of the EPP, "
+                "as those do that end before it said anything"
+            )
         elif not tally.judged:
             lines.append("so nothing is known of the EPP")
         if counts.sampled_out:
-            lines.append(f"{counts.sampled_out} were sampled out, as asked")
+            lines.append(f"{plural(counts.sampled_out, 'was', 'were')} sampled out, as asked")
         if behind := self.left_out - self._process.lost:
-            lines.append(f"{behind} were left out, as judging was behind: absence of findings says less")
+            lines.append(
+                f"{plural(behind, 'was', 'were')} left out, as judging was behind: absence of findings says less"
+            )
         if self._process.lost:
             written = ", and may be among the transcripts" if self._settings.judging.record is not None else ""
-            lines.append(f"{self._process.lost} were lost with the process that judges{written}: trouble of our own")
+            lines.append(
+                f"{plural(self._process.lost, 'was', 'were')} lost with the process that judges{written}: "
+                "trouble of our own"
+            )
         if tally.unwritten:
-            lines.append(f"{tally.unwritten} are not among the transcripts, which could not be written")
+            lines.append(
+                f"{plural(tally.unwritten, 'is', 'are')} not among the transcripts, which could not be written"
+            )
         if tally.partial:
-            lines.append(f"{tally.partial} were judged by their beginning, up to a limit or a silence of minutes")
+            lines.append(
+                f"{plural(tally.partial, 'was', 'were')} judged by the beginning, up to a limit or a silence of minutes"
+            )
         if counts.failures or tally.problems:
             lines.append(f"{counts.failures + tally.problems} could not be recorded or judged: trouble of our own")
         if counts.lost:
-            lines.append(f"{counts.lost} were open when the connection to the EPP broke")
+            lines.append(f"{plural(counts.lost, 'was', 'were')} open when the connection to the EPP broke")
         if counts.refused:
-            lines.append(f"{counts.refused} streams were refused, as the EPP takes no more at a time, or was leaving")
+            lines.append(
+                f"{plural(counts.refused, 'stream was', 'streams were')} refused, "
+                "as the EPP takes no more at a time, or was leaving"
+            )
         if counts.unreachable:
-            lines.append(f"{counts.unreachable} connections were cut, as the EPP could not be reached")
+            lines.append(
+                f"{plural(counts.unreachable, 'connection was', 'connections were')} cut, "
+                "as the EPP could not be reached"
+            )
         if counts.unopened:
             why = "no TLS could be agreed on, or no HTTP/2 was spoken"
-            lines.append(f"{counts.unopened} connections of data planes were cut, as {why}")
+            lines.append(
+                f"{plural(counts.unopened, 'connection of a data plane was', 'connections of data planes were')} cut, "
+                f"as {why}"
+            )
         lines += [f"  {count:6} × {requirement}" for requirement, count in tally.of(Verdict.FAIL)]
         return "\n".join(lines)
 
@@ -253,17 +277,20 @@ class LiveTap:
             looks += 1
             if self.left_out > told and (not told or looks % TELL == 0):
                 self._warn(
-                    f"judging is behind the traffic: {self.left_out - told} streams were left out of it; "
-                    "relaying is not affected"
+                    f"judging is behind the traffic: {plural(self.left_out - told, 'stream was', 'streams were')} left "
+                    "out of it; relaying is not affected"
                 )
                 told = self.left_out
             if looks % TELL == 0:
                 self._problems.clear()
             if self._cut and looks % TELL == 0:
                 if self._cut > 1:
-                    self._warn(f"{self._cut - 1} more connections were cut, as the EPP could not be reached")
+                    self._warn(
+                        f"{plural(self._cut - 1, 'more connection was', 'more connections were')} cut, "
+                        "as the EPP could not be reached"
+                    )
                 self._cut = 0
 
 
 def _open(streams: int) -> str:
-    return "1 open stream" if streams == 1 else f"{streams} open streams"
+    return plural(streams, "open stream")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conformance.requirements.catalogue import Catalogue
-from conformance.scenario.loader import load
+from conformance.scenario.loader import built_in, load
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_the_last_failures_are_run_again(cli, a_report: Path, tmp_path: Path) ->
     failed = [row["id"] for row in before if row["verdict"] == "fail"]
     assert 0 < len(failed) < len(before)
     ran = cli("run", "--last-failed", "-q", "-o", tmp_path)
-    assert f"{len({name.partition('@')[0] for name in failed})} scenarios failed" in ran.err
+    assert f"in the report in {tmp_path} {len({name.partition('@')[0] for name in failed})} scenario" in ran.err
     after = json.loads((tmp_path / "report.json").read_text())["results"]
     assert {row["id"].partition("@")[0] for row in after} == {name.partition("@")[0] for name in failed}
     assert cli("run", "--last-failed", "-k", "subset.nobody", "-o", tmp_path).code == 2
@@ -236,12 +237,40 @@ def test_a_new_scenario_is_well_formed(cli, tmp_path: Path, requirement: str) ->
     ran = cli("scenario", "lint", tmp_path)
     assert ran.out.splitlines() == [
         f"acme.one  {path}:{4 + (requirement[0] != 'E')}",
-        "1 scenarios, 1 instances: well-formed",
+        "1 scenario, 1 instance: well-formed",
     ]
     path.write_text(path.read_text().replace("prompt", "promt").replace("pick", "pik").replace("ask", "aks"))
     ran = cli("scenario", "lint", tmp_path)
     assert ran.code == 2
     assert "did you mean" in ran.err
+
+
+def test_the_suites_own_scenarios_are_checked_as_they_are(cli) -> None:
+    """Those who change them check them by this, too; each is there once."""
+    file = built_in() / "subset.yaml"
+    ran = cli("scenario", "lint", file, built_in())
+    assert (ran.code, ran.err) == (0, "")
+    assert "subset.nobody  scenarios/subset.yaml:" in ran.out
+    one = cli("scenario", "lint", file)
+    assert len(one.out.splitlines()) < len(ran.out.splitlines())
+
+
+def test_the_suites_own_scenarios_are_none_to_be_added(cli, tmp_path: Path) -> None:
+    """They are there already, and a report would hold them twice."""
+    ran = cli("run", "--scenarios", built_in(), "-k", "subset.nobody", "-o", tmp_path)
+    assert (ran.code, ran.err.count("is taken by")) == (2, 1)
+    assert "these are the suite's own scenarios" in ran.err
+
+
+def test_copies_of_the_suites_own_scenarios_are_told_of_once(cli, tmp_path: Path) -> None:
+    shutil.copytree(str(built_in()), tmp_path / "copies")
+    (tmp_path / "copies" / "mine.yaml").write_text("section: mine\nscenarios: [{id: a.b, titel: T}]\n")
+    ran = cli("scenario", "lint", tmp_path / "copies")
+    assert ran.code == 2
+    taken, *other = [line for line in ran.err.splitlines() if "is taken by" in line or "mine.yaml" in line]
+    assert "these are the suite's own scenarios" in taken
+    assert other
+    assert all("mine.yaml" in line for line in other)  # what else is wrong is said as ever
 
 
 def test_a_new_scenario_of_an_epp_passes(cli, tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_more_than_a_scenario_file_may_have_is_not_written(cli, record, tmp_path
     monkeypatch.setattr(sys.modules[__name__], "REQUEST", dataclasses.replace(REQUEST, body=body))
     ran = cli("scenario", "from", record(body=1 << 22), "-o", tmp_path / "own.yaml")
     assert ran.code == 2
-    assert "traffic.ndjson makes 1 scenarios, which are more than the" in ran.err
+    assert "traffic.ndjson makes 1 scenario, more than the" in ran.err
     assert "hint: choose conversations with --exchange" in ran.err
     assert not (tmp_path / "own.yaml").exists()
 

@@ -51,7 +51,7 @@ def test_without_an_envoy_those_of_envoy_are_left_out(cli, monkeypatch) -> None:
     ran = cli("selftest", "--role", "data-plane", "envoy-retries-off", "fallback-ignored", "--jobs", 1)
     assert ran.code == 0, ran.out + ran.err
     assert "1 of a real Envoy are left out" in ran.err
-    assert "1 faults: 1 caught" in ran.out
+    assert "1 fault: 1 caught" in ran.out
 
 
 def test_an_unknown_name_says_the_nearest(cli) -> None:

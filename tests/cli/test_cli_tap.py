@@ -183,7 +183,7 @@ def test_a_stream_that_is_open_at_the_signal_ends_as_it_would(
             assert (await going).status == 200
             code, out, err = await tap.end()
             assert code == verdict, out + err
-            assert f"1 streams relayed, 1 judged, {verdict} with a broken rule" in out
+            assert f"1 stream relayed, 1 judged, {verdict} with a broken rule" in out
             assert "Traceback" not in err
             assert "cutting" not in err
 
@@ -202,7 +202,7 @@ def test_a_second_signal_cuts_what_is_open(tapped) -> None:
             code, out, err = await tap.end()
             assert code == 0, out + err
             assert err == "tap: cutting 1 open stream\n"
-            assert "1 streams relayed, 1 judged, 0 with a broken rule" in out
+            assert "1 stream relayed, 1 judged, 0 with a broken rule" in out
             going.cancel()
 
     run(main)
@@ -218,7 +218,7 @@ def test_streams_are_cut_when_their_time_is_over(tapped, seconds: str) -> None:
             assert code == 1, out + err
             assert ("waiting up to 0.5 s for 1 open stream" in err) is (seconds != "0")
             assert err.endswith("tap: cutting 1 open stream\n")
-            assert "1 streams relayed, 1 judged, 1 with a broken rule" in out
+            assert "1 stream relayed, 1 judged, 1 with a broken rule" in out
             going.cancel()
 
     run(main)
@@ -237,6 +237,6 @@ def test_it_ends_at_once_where_nothing_is_open(tapped) -> None:
                 code, out, err = await tap.end()
             assert time.monotonic() - began < BOUND
             assert (code, err) == (0, "")
-            assert "1 streams relayed, 1 judged, 0 with a broken rule" in out
+            assert "1 stream relayed, 1 judged, 0 with a broken rule" in out
 
     run(main)

@@ -16,6 +16,7 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed, recorded
+from conformance.printable import plural
 from conformance.reading.decoded_message import STREAMED_REPLY
 from conformance.verdict import Verdict
 
@@ -166,6 +167,6 @@ def _contents(view: ExchangeView) -> Iterator[Ruling]:
         yield recorded("EPP-ERR-06", "a StreamedImmediateResponse")
         return
     immediate = message.response.immediate_response
-    yield recorded("EPP-ERR-06", f"body of {len(immediate.body)} bytes, details {immediate.details[:60]!r}")
+    yield recorded("EPP-ERR-06", f"body of {plural(len(immediate.body), 'byte')}, details {immediate.details[:60]!r}")
     if view.code not in (UNAVAILABLE, TOO_MANY):
         yield recorded("EPP-ERR-07", f"code {view.code}", exchange=view.exchange, seq=message.seq)

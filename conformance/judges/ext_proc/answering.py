@@ -207,7 +207,10 @@ _TOO_EARLY = (
 )
 _LOST = (
     "The process ended, or it closed the connection while a stream was open on it. Where connections have a limit of "
-    "age, or the server stops, let open streams end first (grpc-go: MaxConnectionAgeGrace, GracefulStop)."
+    "age, or the server stops, let open streams end first. Of age: MaxConnectionAgeGrace in grpc-go, "
+    "maxConnectionAgeGrace in grpc-java, grpc.max_connection_age_grace_ms in Python and grpc-js. Of a stop: "
+    "GracefulStop in grpc-go, shutdown in grpc-java, stop(grace) in Python, tryShutdown in grpc-js, "
+    "serve_with_shutdown in tonic."
 )
 _RESET = (
     "A reset without a gRPC status is seldom what a handler means: look for a panic, for a time limit on whole streams "

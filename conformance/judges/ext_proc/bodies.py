@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
+from conformance.printable import plural
 from conformance.reading.bodies import Sameness, compare, unpacked
 from conformance.reading.conversation import BUFFERED, NONE, STREAMED
 from conformance.reading.decoded_message import REQUEST, STREAMED_REPLY, DecodedMessage
@@ -112,7 +113,7 @@ def _replaced(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
             return None
         rule = "EPP-TRN-05" if direction.side == REQUEST else "ENV-09"
         expected = f"a {direction.side} without a body is sent on without one"
-        return view.warn(rule, expected, f"a body of {len(body)} bytes is added to it", at=at)
+        return view.warn(rule, expected, f"a body of {plural(len(body), 'byte')} is added to it", at=at)
     if (body and direction.bodies) or answered_body(direction) is not None:
         return None  # the data plane did not wait for the answer, so that the EPP may have seen it
     actual = f"it is replaced with {f'{len(body)} other bytes' if body else 'nothing'} before any of it was seen"
@@ -128,7 +129,7 @@ def _dropped(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
     sent = sum(len(message.body) for message in direction.bodies if message.seq < answer.seq)
     if not sent or not first.request.protocol_config.send_body_without_waiting_for_header_response:
         return None
-    actual = f"{sent} bytes of it were sent before, and CONTINUE_AND_REPLACE without a body drops them"
+    actual = f"{plural(sent, 'byte')} of it went before, and CONTINUE_AND_REPLACE without a body drops them"
     hint = "Look at send_body_without_waiting_for_header_response in protocol_config."
     return view.fail("ENV-09", f"the {direction.side} body goes on", actual, at=answer, hint=hint)
 
@@ -238,7 +239,7 @@ def chunk_size(view: ExchangeView) -> Iterator[Ruling]:
         largest = max(direction.body_answers, key=_size)
         size = _size(largest)
         expected = f"chunks of at most {RECOMMENDED} bytes (never more than {LIMIT})"
-        actual = f"a {direction.side} chunk of {size} bytes"
+        actual = f"a {direction.side} chunk of {plural(size, 'byte')}"
         if size > LIMIT:
             yield view.fail("ENV-08", expected, actual, at=largest, hint="Split the body before it is sent.")
         elif size > RECOMMENDED:
@@ -277,7 +278,7 @@ def content_length(view: ExchangeView) -> Iterator[Ruling]:
             kept = values_of(sent_headers(direction), "content-length")
             if not removed and kept and kept[-1] != b"%d" % length:
                 expected = f"content-length is changed to {length} with the body"
-                actual = f"the body has {length} bytes, content-length is still {_text(kept[-1])}"
+                actual = f"the body has {plural(length, 'byte')}, content-length is still {_text(kept[-1])}"
                 yield view.fail("ENV-10", expected, actual, at=_last(direction), hint="Envoy answers 500 to this.")
     yield from _length_of_an_error(view)
 

@@ -17,6 +17,7 @@ from conformance.judges.gateway_exchange import KEPT, GatewayExchange, UpstreamA
 from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
+from conformance.printable import plural
 from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
 from conformance.verdict import Verdict
@@ -235,14 +236,18 @@ def _body_of(one: PickerStream, exchange: GatewayExchange, message: DecodedMessa
         return ""
     if message.side == RESPONSE:
         final = exchange.final if one is exchange.asked[-1] and not exchange.bodyless else None
-        return f"the model server sent {len(final.body)} bytes" if final is not None and final.body else ""
+        return f"the model server sent {plural(len(final.body), 'byte')}" if final is not None and final.body else ""
     length = header(exchange.opened.headers, b"content-length") or b""
     arrived = next((len(attempt.request.body) for attempt in exchange.attempts if attempt.request.body), 0)
     if length.isdigit() and length.strip(b"0"):
         return f"content-length {length.decode()[:20]}"
     if arrived:
-        return f"{arrived} bytes arrived at the model server"
-    return f"the client sent {exchange.opened.size} bytes" if exchange.opened.size and not exchange.aborted else ""
+        return f"{plural(arrived, 'byte')} arrived at the model server"
+    return (
+        f"the client sent {plural(exchange.opened.size, 'byte')}"
+        if exchange.opened.size and not exchange.aborted
+        else ""
+    )
 
 
 def _ends(

@@ -14,6 +14,7 @@ from conformance.judges.ext_proc.bodies import TELLING, answered_body, is_event_
 from conformance.judges.gateway_exchange import KEPT, GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PATIENCE, PickerStream
 from conformance.judges.ruling import Ruling
+from conformance.printable import plural
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.conversation import BUFFERED, DUPLEX, NONE, STREAMED
 from conformance.reading.decoded_message import REQUEST
@@ -213,7 +214,7 @@ def _begun(
         return
     where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
     expected = f"no {direction.side} body {where}, one that is cut, or all {len(whole)} bytes: the EPP gave it no end"
-    yield exchange.fail(EXTP, expected, f"{len(got)} bytes as the whole body", at=attempt)
+    yield exchange.fail(EXTP, expected, f"{plural(len(got), 'byte')} as the whole body", at=attempt)
 
 
 def _lacks_a_part(whole: bytes, got: bytes) -> bool:
@@ -227,7 +228,9 @@ def _uncalled_for(exchange: GatewayExchange) -> Iterator[Ruling]:
     got = exchange.response
     if exchange.bodyless and got is not None and (size := body_length(got[1])):
         hint = "Clients that look take it for an error of the stream, and lose the response."
-        yield exchange.fail(EXTP, "a response without a body, as HTTP has it", f"{size} bytes of one", hint=hint)
+        yield exchange.fail(
+            EXTP, "a response without a body, as HTTP has it", f"{plural(size, 'byte')} of one", hint=hint
+        )
 
 
 def _error_page(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
@@ -272,9 +275,9 @@ def _cut(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
     if body is None or came.status != got.status or exchange.bodyless or not exchange.framed:
         return
     if came.body.startswith(body):
-        sent = f"{len(came.body)} bytes of a body that has no end"
+        sent = f"{plural(len(came.body), 'byte')} of a body that has no end"
         expected = f"an error, or a response that is cut: the model server sent {sent}"
-        yield exchange.fail(EXTP, expected, f"{got.status}, and {len(body)} bytes as the whole body")
+        yield exchange.fail(EXTP, expected, f"{got.status}, and {plural(len(body), 'byte')} as the whole body")
 
 
 def _lost(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:

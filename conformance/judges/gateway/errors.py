@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
+from conformance.printable import plural
 from conformance.reading.destination import apply, values_of
 from ext_proc.messages import ImmediateResponse
 from ext_proc.record import ClientResponse, values
@@ -56,7 +57,7 @@ def _wrong(exchange: GatewayExchange, answer: ImmediateResponse, code: int) -> R
         return exchange.fail(ERR, f"the client gets {code}", f"it got {got.status}", at=at)
     bodyless = exchange.opened.method == "HEAD" or code in (204, 304)
     if answer.body and got.body != answer.body and not bodyless:
-        expected = f"the body of the ImmediateResponse ({len(answer.body)} bytes)"
+        expected = f"the body of the ImmediateResponse ({plural(len(answer.body), 'byte')})"
         return exchange.fail(ERR, expected, f"{len(got.body)} other bytes: {got.body[:60]!r}", at=at)
     if exchange.cut:
         return exchange.fail(ERR, f"the whole response {code}", "it was cut off", at=at)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, passed
+from conformance.printable import plural
 from ext_proc.record import ClientResponse, ExchangeOpened, UpstreamRequest, UpstreamResponse, whole_body
 
 FAIL = "DP-FAIL-01"
@@ -79,7 +80,7 @@ def _cut(exchange: GatewayExchange, why: str) -> Ruling | None:
     for came, out, where in passages:
         whole, arrived = whole_body(came), whole_body(out)
         if whole and arrived is not None and whole != arrived and whole.startswith(arrived):
-            expected = f"a body of {len(whole)} bytes {where}: {why}, and the gateway fails open"
+            expected = f"a body of {plural(len(whole), 'byte')} {where}: {why}, and the gateway fails open"
             return exchange.fail(FAIL, expected, f"its first {len(arrived)}")
     return None
 

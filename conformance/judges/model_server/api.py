@@ -29,6 +29,7 @@ from conformance.judges.model_server.objects import (
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Nature, Ruling, passed, recorded, violation
 from conformance.judges.server_view import ServerExchange
+from conformance.printable import plural
 from conformance.reading.server_answer import DONE, ServerAnswer, error_message, json_of
 from conformance.scenario.server_stimulus import SEVERAL
 from conformance.verdict import Verdict
@@ -223,7 +224,7 @@ def _stream(one: ServerExchange, answer: ServerAnswer) -> Wrong | None:
         return "whole events in UTF-8", events.problem
     if not events.done:
         more = "events follow it" if DONE in events.data else "the last another"
-        return f"data: {DONE} as the last event", f"{len(events.data)} events, {more}"
+        return f"data: {DONE} as the last event", f"{plural(len(events.data), 'event')}, {more}"
     chunks = events.chunks
     if not all(isinstance(chunk, dict) for chunk in chunks):
         return "a JSON object in each event", "one is none"

@@ -16,6 +16,7 @@ from conformance.judges.model_server.seen import all_run, cache_untold, untold
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.judges.server_view import SHOWN, Scraped, ServerExchange, ServerView, held_for
+from conformance.printable import plural
 from conformance.reading.metrics_page import MetricReading
 from conformance.reading.server_metrics import BETWEEN, ONE, PART
 from conformance.verdict import Verdict
@@ -177,7 +178,8 @@ def _queue_shown(view: ServerView) -> Ruling | None:
         actual = f"0 at every scrape, while {worst.event.sent} were in flight and {runs:g} ran"
         return view.fail(QUEUED, "the gauge shows the requests that wait", actual, at=worst)
     most = max((one.event.sent for one in loaded), default=0)
-    why = f"the server never had to queue: at most {most} requests were in flight, and none waited"
+    flown = plural(most, "request was", "requests were")
+    why = f"the server never had to queue: at most {flown} in flight, and none waited"
     unseen = None if all_run(view) else view.unseen(QUEUED, "the gauge shows the requests that wait")
     return unseen or not_applicable(QUEUED, why)
 
@@ -205,7 +207,9 @@ def _running_shown(view: ServerView) -> Ruling | None:
     held = frozenset(one.at for one in loaded if one.event.begun > 0)
     if held_for(loaded, held) >= SHOWN:
         worst = max((one for one in loaded if one.at in held), key=lambda one: one.event.begun)
-        actual = f"0 at every scrape, while answers to {worst.event.begun} requests were under way"
+        actual = (
+            f"0 at every scrape, while answers to {plural(worst.event.begun, 'request was', 'requests were')} under way"
+        )
         return view.fail(RUNNING, "the gauge shows the requests that run", actual, at=worst)
     unseen = view.unseen(RUNNING, "the gauge shows the requests that run")
     return unseen or not_applicable(RUNNING, "answers were over before a scrape could show them")
@@ -308,7 +312,7 @@ def _kv_of_nothing(view: ServerView) -> Ruling | None:
     if len(risen) < RISES:
         return None
     before, last = risen[-1]
-    actual = f"it rose {len(risen)} times, from {view.value(before, 'kv_cache'):.2g} to "
+    actual = f"it rose {plural(len(risen), 'time')}, from {view.value(before, 'kv_cache'):.2g} to "
     actual += f"{view.value(last, 'kv_cache'):.2g} at last, while nothing ran or waited"
     return view.fail(KV, "the gauge shows what is in use, which no request changes", actual, at=last)
 

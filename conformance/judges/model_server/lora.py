@@ -16,6 +16,7 @@ from conformance.judges.model_server.api import OVERLOADED
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, passed
 from conformance.judges.server_view import SHOWN, Scraped, ServerExchange, ServerView, held_for
+from conformance.printable import plural
 from conformance.reading.metrics_page import MetricReading, MetricSample
 from conformance.reading.server_answer import ServerAnswer
 from conformance.reading.server_metrics import MAX, RUNS, WAITS, adapters_of
@@ -223,7 +224,7 @@ def _too_many(view: ServerView) -> Ruling | None:
     if held_for(view.readable, frozenset(one.at for one, _ in high)) < SHOWN:
         return view.unseen(LABELS, expected) if high else None
     one, (names, most) = high[-1]
-    actual = f"{names} names, and {MAX} is {most}"
+    actual = f"{plural(names, 'name')}, and {MAX} is {most}"
     hint = "EPPs take a server for full that has as many."
     return view.fail(LABELS, expected, actual, at=one, hint=hint, verdict=Verdict.WARN)
 
@@ -258,7 +259,7 @@ def _listed(view: ServerView) -> Ruling:
     last = pages[-1][0]
     expected = f"{RUNS} names the adapter that runs"
     brief = held_for(view.readable, frozenset(one.at for one, _ in pages)) < SHOWN
-    actual = f"it never did, while {last.event.begun} requests for adapters ran"
+    actual = f"it never did, while {plural(last.event.begun, 'request')} for adapters ran"
     return (view.unseen(LABELS, expected) if brief else None) or view.fail(LABELS, expected, actual, at=last)
 
 

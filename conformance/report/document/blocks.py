@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
+from conformance.printable import plural
 from conformance.requirements.schema import Role
 from conformance.strict_yaml import FileModel
 
@@ -149,7 +150,7 @@ class ModelServerTopology(Block):
 
     def __str__(self) -> str:
         return (
-            f"load of at most {self.concurrency} requests at a time, of {self.tokens} tokens, "
+            f"load of at most {plural(self.concurrency, 'request')} at a time, of {plural(self.tokens, 'token')}, "
             f"with prompts of up to {self.prompt_words} words"
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from conformance.printable import plural
 from conformance.report.document.model import Report
 from conformance.verdict import Verdict
 
@@ -56,4 +57,4 @@ def _rare(report: Report, version: str) -> dict[str, str]:
     rows = report.results_of(version)
     found = {one.id: len({*one.blamed}) for one in report.requirements_of(version) if one.verdict is Verdict.FAIL}
     few = {name: count for name, count in found.items() if 0 < count * RARE <= len(rows)}
-    return {name: f"{name} in {count} of {len(rows)} scenarios" for name, count in few.items()}
+    return {name: f"{name} in {count} of {plural(len(rows), 'scenario')}" for name, count in few.items()}

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.printable import plural
 from conformance.report.document.failures import concerns, waiver_of_requirement
 from conformance.report.document.model import Report
-from conformance.report.render.marks import plural
 from conformance.report.render.safe import safe
 from conformance.strict_yaml import parse
 from conformance.verdict import UNSETTLED, Verdict

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.errors import UsageError
+from conformance.printable import plural
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import mark
@@ -161,7 +162,7 @@ def _ran(report: Report) -> list[str]:
 def _order(before: Sequence[str], after: Sequence[str]) -> str:
     """Both orders in words, each with a digest, by which it is known again among other reports."""
     if before == after:
-        return f"ran: the same {len(after)} scenarios in the same order ({_digest(after)})"
+        return f"ran: the same {plural(len(after), 'scenario')} in the same order ({_digest(after)})"
     digests = f"({_digest(before)}, then {_digest(after)})"
     if sorted(before) != sorted(after):
         return f"ran: other scenarios, {len(before)}, then {len(after)} {digests}"

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from conformance.evidence.store import episodes
 from conformance.outcome import NOT_SELECTED
+from conformance.printable import plural
 from conformance.report.document.failures import Concern, Occurrence, concerns, waived_text, waiver_of
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.ai_gateway import ways
 from conformance.report.render.gauges import NAME, gauges, seen
-from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
+from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD
 from conformance.report.render.page import asset, policy, template
 from conformance.report.render.pictures import bar, glance, picks, picks_svg, spans, spans_svg
 from conformance.report.render.safe import safe

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from conformance.printable import plural
 from conformance.report.document.failures import Concern, concerns, waived_text, waiver_of_requirement, warnings
 from conformance.report.document.model import Report
 from conformance.report.render.ai_gateway import ways
 from conformance.report.render.gauges import NAME, gauges, seen
-from conformance.report.render.marks import mark, plural
+from conformance.report.render.marks import mark
 from conformance.report.render.markup import cell, code, text
 from conformance.report.render.readme import age
 from conformance.report.render.safe import safe

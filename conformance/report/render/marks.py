@@ -69,8 +69,3 @@ def protocol(role: str, version: str = "") -> str:
 def mark(one: Verdict | Result) -> str:
     """Symbol and word: `✗ fail`."""
     return f"{SYMBOL[one]} {WORD[one]}"
-
-
-def plural(number: int, noun: str) -> str:
-    """`1 blocker`, `2 blockers`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

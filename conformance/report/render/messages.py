@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from conformance.printable import plural
 from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
 from ext_proc import headers as wire
 from ext_proc.messages import (
@@ -36,9 +37,9 @@ def in_words(said: DecodedMessage) -> Described:
     who = said.author.value
     if said.problem:
         raw = said.entry.event.raw if isinstance(said.entry.event, Message) else b""
-        return who, "no valid message", f"{said.size} bytes: {said.problem}", (f"hex: {hex_of(raw)}",)
+        return who, "no valid message", f"{plural(said.size, 'byte')}: {said.problem}", (f"hex: {hex_of(raw)}",)
     if said.partial:
-        return who, said.what or "message", f"{said.size} bytes, kept in part", ()
+        return who, said.what or "message", f"{plural(said.size, 'byte')}, kept in part", ()
     what = said.what or ("unknown member" if said.opaque else "empty message")
     if said.request is not None:
         return who, what, *_request(said)
@@ -63,7 +64,7 @@ def _request(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
             for name in sorted(http.attributes)
         ]
     elif said.part == "body":
-        facts.append(f"{len(said.body)} bytes")
+        facts.append(f"{plural(len(said.body), 'byte')}")
         facts += _ends(getattr(message, said.what or ""))
         details += body_lines(said.body)
     elif said.part == "trailers":
@@ -104,7 +105,7 @@ def _response(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
         mutations.sort(key=lambda text: PREFIX not in text)
         facts += mutations[:2]
         if len(mutations) > 2:
-            facts.append(f"{len(mutations) - 2} more header mutations")
+            facts.append(f"{plural(len(mutations) - 2, 'more header mutation')}")
         details += mutations
     if said.common is not None:
         _common(said, facts, details)
@@ -133,11 +134,11 @@ def _common(said: DecodedMessage, facts: list[str], details: list[str]) -> None:
     match kind:
         case "streamed_response":
             streamed = common.body_mutation.streamed_response
-            facts.append(f"streamed body, {len(streamed.body)} bytes")
+            facts.append(f"streamed body, {plural(len(streamed.body), 'byte')}")
             facts += _ends(streamed)
             details += body_lines(streamed.body)
         case "body":
-            facts.append(f"body replaced, {len(common.body_mutation.body)} bytes")
+            facts.append(f"body replaced, {plural(len(common.body_mutation.body), 'byte')}")
             details += body_lines(common.body_mutation.body)
         case "clear_body":
             facts.append("body cleared")
@@ -155,7 +156,7 @@ def _reply(part: str, reply: StreamedImmediateResponse, facts: list[str], detail
             facts += _ends(reply.headers_response)
             details += header_lines(pairs)
         case "body_response":
-            facts.append(f"{len(reply.body_response.body)} bytes")
+            facts.append(f"{plural(len(reply.body_response.body), 'byte')}")
             facts += _ends(reply.body_response)
             details += body_lines(reply.body_response.body)
         case _:

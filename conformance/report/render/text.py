@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.outcome import GENERATED, NOT_SELECTED
-from conformance.printable import printable
+from conformance.printable import plural, printable
 from conformance.report.document.blocks import Waiver
 from conformance.report.document.failures import Occurrence, passing_but_blamed, waived_text, warnings
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow, VersionRow
 from conformance.report.render.ai_gateway import ways_line
 from conformance.report.render.gauges import gauges, gauges_line
-from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
+from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, protocol
 from conformance.report.render.transcript import Line, transcript
 from conformance.verdict import UNSETTLED, Result, Verdict
 

@@ -23,7 +23,7 @@ from conformance.evidence.episode import (
     UnreadConnection,
 )
 from conformance.evidence.model_server import LoadPhase, MetricsPage
-from conformance.printable import printable
+from conformance.printable import plural, printable
 from conformance.reading.conversation import conversations
 from conformance.reading.crash import cause_of
 from conformance.reading.decoded_message import decode
@@ -224,14 +224,14 @@ def _described(entry: Entry) -> Described | None:
         case StreamOpened() as stream:
             return "data-plane", "opens a stream", f"on connection {stream.connection}", header_lines(stream.headers)
         case Malformed() as bad:
-            summary = f"{bad.reason} ({len(bad.raw)} bytes)"
+            summary = f"{bad.reason} ({plural(len(bad.raw), 'byte')})"
             return bad.author.value, "malformed bytes", summary, (f"hex: {hex_of(bad.raw)}",)
         case HalfClosed() as closed:
             return closed.author.value, "half-closes", "", ()
         case StreamEnded() as end:
             return _stream_ended(end)
         case UpstreamRequest() as request:
-            summary = f"attempt {request.attempt} to {request.endpoint}, {body_length(request)} bytes of body"
+            summary = f"attempt {request.attempt} to {request.endpoint}, {plural(body_length(request), 'byte')} of body"
             return (
                 "data-plane",
                 "upstream request",
@@ -239,14 +239,17 @@ def _described(entry: Entry) -> Described | None:
                 (*header_lines(request.headers), *body_lines(request.body)),
             )
         case UpstreamResponse() as response:
-            status = f"{response.status}, {body_length(response)} bytes" if response.status is not None else ""
+            status = (
+                f"{response.status}, {plural(body_length(response), 'byte')}" if response.status is not None else ""
+            )
             summary = f"{response.outcome} {status}".strip()
             details = (*header_lines(response.headers), *body_lines(response.body))
             return MODEL_SERVER, f"answers ({response.endpoint})", summary, details
         case ClientResponse() as answer:
             cut = "" if answer.complete else f", cut short {answer.details}".rstrip()
             why = f" ({answer.details})" if answer.complete and answer.details not in ("", "via_upstream") else ""
-            summary = f"{answer.status if answer.status is not None else 'none'}, {body_length(answer)} bytes{cut}{why}"
+            status = str(answer.status) if answer.status is not None else "none"
+            summary = f"{status}, {plural(body_length(answer), 'byte')}{cut}{why}"
             details = (*((f"details: {answer.details}",) if answer.details else ()), *header_lines(answer.headers))
             return CLIENT, "HTTP response", summary, (*details, *body_lines(answer.body))
         case event:

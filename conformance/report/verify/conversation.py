@@ -19,6 +19,7 @@ from conformance.evidence.episode import (
 )
 from conformance.evidence.model_server import ServerAsked
 from conformance.planning.data_plane import DataPlaneChoice
+from conformance.printable import plural
 from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report
 from conformance.report.verify import (
@@ -132,7 +133,7 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
     steps, ended_early = planned.work.instance.scenario.steps, early_end.ended_early(episode)
     due = list(_due(steps, numbered))
     if len(numbered) != len(due) and not (len(numbered) < len(due) and ended_early):
-        yield f"its evidence has {len(numbered)} exchanges, its scenario {len(due)}"
+        yield f"its evidence has {plural(len(numbered), 'exchange')}, its scenario {len(due)}"
         return
     sent = [(one.step, entries) for (_, entries), one in zip(numbered, due, strict=False)]
     yield from early_end.problems(steps, sent, episode, asked=_asked_about(report))

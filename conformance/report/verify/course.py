@@ -20,6 +20,7 @@ from conformance.evidence.episode import (
     ProcessStarted,
     UnreadConnection,
 )
+from conformance.printable import plural
 from conformance.report.verify import early_end
 from conformance.report.verify.steps import short
 from conformance.scenario.schema import ABORTED_AT, ClientRequest, Exchange, Step
@@ -129,7 +130,7 @@ def _beside(
         there = [sum(1 for one in found if after < one < seq) for found in (unread, stopped, started)]
         due = sum(1 for one in steps[step:until] if one.unread_connection is not None)
         if there[0] > due or (there[0] < due and not (loose or skipped)):
-            yield f"its evidence has {there[0]} connections that nothing was read of, its scenario {due}"
+            yield f"its evidence has {plural(there[0], 'connection')} that nothing was read of, its scenario {due}"
         restarts = any(one.restart for one in steps[step:until])
         there[2] = there[2] if after or restarts else 0  # it was started before
         for times, what in ((there[1], "stopped"), (there[2], "started")):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.planning.data_plane import APART, served_of
+from conformance.printable import plural
 from conformance.report.verify.hints import same
 from conformance.report.verify.steps import short
 from conformance.report.verify.told import Told
@@ -117,7 +118,7 @@ def interleaved(step: Sequence[Sequence[Entry]]) -> Iterator[str]:
             free += (bodies[-1].t - said[0].t) / 1e9 < APART - _EARLY
     most = max(1, len(step) // 2)
     if free > most:
-        yield f"{free} exchanges of an interleaved step waited for no other, at most {most} may"
+        yield f"{plural(free, 'exchange')} of an interleaved step waited for no other, at most {most} may"
 
 
 def _over(entry: Entry) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from conformance.evidence.episode import Episode, PoolState
+from conformance.printable import plural
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.scenario.pool import Pool
@@ -89,7 +90,7 @@ def _places(states: Sequence[PoolState], pools: Sequence[Pool]) -> Iterator[str]
     for state in states:
         every = [endpoint for fact in state.pods for endpoint in fact.endpoints]
         if any(len(fact.endpoints) > ports.get(fact.name, 0) for fact in state.pods):
-            yield f"its pods have {len(every)} endpoints, which are more than in its scenario"
+            yield f"its pods have {plural(len(every), 'endpoint')}, more than in its scenario"
             return
         if len({*every}) < len(every) and not shared:
             yield "its pods have endpoints in common"

@@ -14,6 +14,7 @@ from typing import Any
 from conformance.evidence.episode import Episode, HarnessTrouble, ProcessExited, Unmet
 from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
 from conformance.planning.plan import Work
+from conformance.printable import plural
 from conformance.reading.server_metrics import ServerMetrics, page_of
 from conformance.report.document.blocks import ModelServerTopology
 from conformance.report.document.model import Report
@@ -154,7 +155,9 @@ def _load(step: LoadStep, entries: Sequence[Entry], report: Report) -> Iterator[
     words = words_of(step, topology)
     for event, (level, tokens) in zip(raised, levels, strict=False):
         if (event.level, event.tokens, event.words) != (level, tokens, words):
-            was = f"{event.level} requests of {event.tokens} tokens and {event.words} words"
+            was = (
+                f"{plural(event.level, 'request')} of {plural(event.tokens, 'token')} and {plural(event.words, 'word')}"
+            )
             yield f"its evidence has load of {was}, its scenario {level} of {tokens} and {words}"
     yield from _pages(step, entries, len(levels), _claims(report))
 

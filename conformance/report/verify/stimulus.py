@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from conformance.planning.data_plane import MODES, DataPlaneChoice, ending_of, paced
 from conformance.planning.injections import injected
+from conformance.printable import plural
 from conformance.report.document.blocks import Redaction
 from conformance.report.verify import pacing
 from conformance.report.verify.hidden import Hidden
@@ -343,7 +344,7 @@ def _messages(
     whole = b"".join(pieces)
     ended = bool(ends or found)
     if ended and bodies and not hidden.in_body(whole, b"".join(due)):
-        yield f"the EPP was told {len(whole)} bytes of the body, by its scenario {sum(map(len, due))}"
+        yield f"the EPP was told {plural(len(whole), 'byte')} of the body, by its scenario {sum(map(len, due))}"
     found_sizes, due_sizes = [*map(len, pieces)], [*map(len, due)]
     match opened.request_body_mode:
         case "NONE":

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from conformance.printable import plural
 from conformance.report.document.build import suite
 from conformance.report.document.canonical import ReportError, digest, read_document
 from conformance.report.document.model import Report, parse_report
@@ -71,9 +72,9 @@ def verify(
     again = JudgedAgain(report, catalogue, judge or _suites_judge(), expected)
     evidence = again.evidence(evidence_path)
     again.without_evidence()
-    good = f"{len(report.results)} results: each instance of a complete run of this target, once"
+    good = f"{plural(len(report.results), 'result')}: each instance of a complete run of this target, once"
     if not all(row.complete for row in report.versions):
-        good = f"{len(report.results)} results, each of the plan; some were left out, as the report says"
+        good = f"{plural(len(report.results), 'result')}, each of the plan; some were left out, as the report says"
     steps += [
         answered("plan", expected.problems(), good, "the results are not those of a run of this target"),
         answered(
@@ -85,7 +86,8 @@ def verify(
         answered(
             "roll-ups",
             roll_up_problems(report, catalogue),
-            f"{len(report.results)} results give the requirements' verdicts and the results of both kinds",
+            f"{plural(len(report.results), 'result gives', 'results give')} the requirements' verdicts and "
+            "the results of both kinds",
             "what is summed up does not follow from the results",
         ),
         evidence,

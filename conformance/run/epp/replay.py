@@ -11,6 +11,7 @@ from conformance.errors import UsageError
 from conformance.evidence.episode import Context, Episode, Expectation
 from conformance.judges import Rules, judge
 from conformance.planning.fixed import fixed_pool
+from conformance.printable import plural
 from conformance.reading.conversation import Conversation
 from conformance.reading.normal_form import kept_whole, normal_form
 from conformance.reading.recorded import Recorded, recorded_exchange
@@ -117,7 +118,8 @@ def _pool(replay: Replay, lane: EppRunner) -> Pool:
         return pool
     if len(pool.pods) > len(fixed.endpoints):
         raise UsageError(
-            f"{replay.conversation.exchange} needs {len(pool.pods)} endpoints, the target knows {len(fixed.endpoints)}",
+            f"{replay.conversation.exchange} needs {plural(len(pool.pods), 'endpoint')}, "
+            f"the target knows {len(fixed.endpoints)}",
             hint="name more with --endpoints",
         )
     return fixed_pool(len(fixed.endpoints))

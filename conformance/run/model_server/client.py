@@ -17,6 +17,7 @@ from typing import Any, Literal, Self
 
 import httpx
 
+from conformance.printable import plural
 from conformance.run.model_server.requests import ServerRequest
 from conformance.targets.model_server import ModelServerProfile
 from ext_proc.record import Headers
@@ -174,7 +175,7 @@ class ServerClient:
         except TimeoutError:
             got.waited = end if size else begin
             if size:
-                got.outcome, got.details = "endless", f"{size} bytes in {end:g} s, and no end"
+                got.outcome, got.details = "endless", f"{plural(size, 'byte')} in {end:g} s, and no end"
             else:
                 got.outcome, got.details = "expired", f"no answer within {begin:g} s"
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError) as problem:
@@ -244,7 +245,9 @@ def _unpacked(got: Got) -> Got:
         got.outcome, got.details = "endless", f"more than {MOST // 1024 // 1024} MB when unpacked"
     elif packed:
         got.outcome = "failed"
-        got.details = f"it says content-encoding: gzip, and its {len(got.body)} bytes are no complete gzip"
+        got.details = (
+            f"it says content-encoding: gzip, and its {plural(len(got.body), 'byte is', 'bytes are')} no complete gzip"
+        )
     got.body = b"".join(pieces)
     return got
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from conformance.errors import GateFailedError, IncompleteError, TargetUnreachableError
+from conformance.printable import plural
 from conformance.reading.server_answer import json_of
 from conformance.run.model_server.client import Got
 from conformance.targets.model_server import ModelServerProfile
@@ -75,7 +76,7 @@ def _said(got: Got) -> str:
     if got.outcome != "response":
         return got.details
     kind = got.content_type.split(";")[0] or "no content type"
-    return f"is answered {got.status} ({kind}, {len(got.body)} bytes)"
+    return f"is answered {got.status} ({kind}, {plural(len(got.body), 'byte')})"
 
 
 def _safe(location: str) -> str:

@@ -801,7 +801,7 @@ def test_the_tap_shows_its_certificate_to_an_epp_that_asks_for_one(tmp_path: Pat
             address = await asyncio.to_thread(tap.until, r"relaying (\S+)")
             await drive(address, (*SHAPES["chat"], ProxyConfig()))
             code, rest = await asyncio.to_thread(tap.end)
-            assert (code, "1 streams relayed, 1 judged, 0 with a broken rule" in rest) == (0, True), rest
+            assert (code, "1 stream relayed, 1 judged, 0 with a broken rule" in rest) == (0, True), rest
         finally:
             tap.process.kill()
             tap.process.wait()
@@ -998,7 +998,7 @@ def test_the_commands_tap_and_proxy_together(tmp_path: Path) -> None:
         assert code == 1
         code, rest = await asyncio.to_thread(tap.end)
         assert code == 1
-        assert "1 streams relayed, 1 judged, 1 with a broken rule" in rest
+        assert "1 stream relayed, 1 judged, 1 with a broken rule" in rest
         await epp.close()
 
     try:
