@@ -46,7 +46,8 @@ def certify(
     """Run everything, slow scenarios too, and write the folder of reports that upstream takes.
 
     A run that is filtered or incomplete, and a profile that does not say whose the target is, are refused. A violation
-    is not: a report may say non-conformant.
+    is not: a report may say non-conformant. Without a target, the endpoint picker that comes with the suite is
+    certified.
     """
     from conformance.cli.console import err, without_colour
 

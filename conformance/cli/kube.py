@@ -56,9 +56,11 @@ async def _serve(host: str, port: int, name: str, namespace: str, pods: int, kub
             raise UsageError(str(problem)) from None
         try:
             try:
+                kubeconfig.parent.mkdir(parents=True, exist_ok=True)
                 emulator.kubeconfig(kubeconfig, namespace=namespace)
             except OSError as problem:
-                raise UsageError(f"{kubeconfig} can't be written: {problem.strerror}") from None
+                message, hint = f"{kubeconfig} can't be written: {problem.strerror}", "give another with --kubeconfig"
+                raise UsageError(message, hint=hint) from None
             typer.echo(f"Kubernetes API at {emulator.url}, pool {namespace}/{name} with {plural(pods, 'pod')}")
             typer.echo(f"export KUBECONFIG={kubeconfig}")
             await asyncio.get_running_loop().create_future()

@@ -119,6 +119,7 @@ async def _serve(
 ) -> None:
     import asyncio
 
+    from conformance.cli.files import write_file
     from conformance.errors import UsageError
     from fake_modelserver import Fleet, FleetError
     from fake_modelserver.control import Control, Recorder
@@ -143,7 +144,7 @@ async def _serve(
             raise UsageError(str(problem)) from None
         endpoints = [one for pod in fleet.pods.values() for one in pod.endpoints]
         if endpoints_file is not None:
-            _write(endpoints_file, endpoints)
+            write_file(endpoints_file, "".join(f"{one}\n" for one in endpoints), "--endpoints-file")
         typer.echo("\n".join(endpoints))
         if shown:
             await _show(fleet)
@@ -162,12 +163,3 @@ async def _show(fleet: Fleet) -> None:
         while True:
             await asyncio.sleep(0.5)
             live.update(table(fleet), refresh=True)
-
-
-def _write(path: Path, served: list[str]) -> None:
-    from conformance.errors import UsageError
-
-    try:
-        path.write_text("".join(f"{one}\n" for one in served))
-    except OSError as problem:
-        raise UsageError(f"{path} can't be written: {problem.strerror}") from None

@@ -148,14 +148,11 @@ def _of_a_model_server(
 
 def _write(output: Path, text: str, model: type[pydantic.BaseModel]) -> None:
     """Write a profile that is valid."""
-    from conformance.errors import UsageError
+    from conformance.cli.files import write_file
     from conformance.strict_yaml import load
 
     load(text, model, name=str(output))
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise UsageError(f"{output} can't be written: {problem.strerror}") from None
+    write_file(output, text)
     typer.echo(f"wrote {output}; try it: epp-conformance profile check {shlex.quote(str(output))}")
 
 

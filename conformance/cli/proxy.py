@@ -172,6 +172,7 @@ async def _serve(
 
 
 async def _add_pods(fleet: Fleet, pods: int, endpoints_file: Path | None, show: Callable[[str], None]) -> None:
+    from conformance.cli.files import write_file
     from conformance.errors import UsageError
     from fake_modelserver import FleetError, PodSpec
 
@@ -182,7 +183,4 @@ async def _add_pods(fleet: Fleet, pods: int, endpoints_file: Path | None, show: 
     endpoints = [pod.endpoint for pod in served]
     show("model servers: " + ", ".join(endpoints))
     if endpoints_file is not None:
-        try:
-            endpoints_file.write_text("".join(f"{one}\n" for one in endpoints))  # noqa: ASYNC240 - before anything is served
-        except OSError as problem:
-            raise UsageError(f"{endpoints_file} can't be written: {problem.strerror}") from None
+        write_file(endpoints_file, "".join(f"{one}\n" for one in endpoints), "--endpoints-file")

@@ -146,6 +146,7 @@ def matrix(
     ),
 ) -> None:
     """Put reports side by side: implementations by versions, then by requirements, gateways and EPPs apart."""
+    from conformance.cli.files import write_file
     from conformance.errors import UsageError
     from conformance.report.document.model import read_report
     from conformance.report.render import matrix as page
@@ -154,12 +155,9 @@ def matrix(
     if not paths:
         raise UsageError(f"there is no report in {', '.join(map(str, folders))}", hint="name folders of reports")
     found = [(read_report(path), path) for path in paths]
-    for target, render in ((html, page.html), (markdown, page.markdown)):
+    for target, render, option in ((html, page.html, "--html"), (markdown, page.markdown, "--markdown")):
         linked = [(one, _link(path, target)) for one, path in found]
-        try:
-            target.write_text(render(page.matrix(linked)), encoding="utf-8")
-        except OSError as problem:
-            raise UsageError(f"{target} can't be written: {problem.strerror}") from None
+        write_file(target, render(page.matrix(linked)), option)
         typer.echo(str(target))
 
 
@@ -196,17 +194,14 @@ def convert(
 ) -> None:
     """Convert a report to HTML, JUnit XML, Markdown, YAML, upstream's ConformanceReport, an SVG badge, JSON for
     shields.io, annotations of a change on GitHub (workflow commands), or on GitLab (code quality)."""
-    from conformance.errors import UsageError
+    from conformance.cli.files import write_file
 
     found, path = read(where)
     text = _converted(found, path, to, protocol_version, profile)
     if output is None:
         typer.echo(text, nl=not text.endswith("\n"))
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise UsageError(f"{output} can't be written: {problem.strerror}") from None
+    write_file(output, text, "--output")
 
 
 @report.command()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.cli.console import err, out
+from conformance.printable import plural
 
 if TYPE_CHECKING:
     from conformance.mutation.mutant import Mutant
@@ -60,7 +61,7 @@ def run_mutants(
         table.write_text(mutants_page(surveyed, command, chance), encoding="utf-8")
     counts = surveyed.outcomes
     console.print(
-        f"selftest     {len(surveyed.trials)} mutants: {counts['failed']} failed, {counts['warned']} warned, "
+        f"selftest     {plural(len(surveyed.trials), 'mutant')}: {counts['failed']} failed, {counts['warned']} warned, "
         f"{counts['not started']} not started, {len(surveyed.unnoticed)} not noticed · score {surveyed.score:.1%} · "
         f"{len(surveyed.recorded)} recorded, {len(surveyed.unreached)} not reached",
         style="bold red" if surveyed.unnoticed else "bold green",

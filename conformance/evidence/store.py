@@ -31,7 +31,7 @@ from conformance.errors import UsageError
 from conformance.evidence.blocks import MAX_BLOCKS, MAX_EPISODE, BlockReader, BlockWriter
 from conformance.evidence.episode import Context, Episode, from_json, to_json
 from conformance.evidence.packing import PACKING_ERRORS, unpacked
-from conformance.printable import printable
+from conformance.printable import plural, printable
 from conformance.report.document.blocks import EvidenceFile, EvidenceRef
 from ext_proc import record
 
@@ -216,7 +216,7 @@ class EvidenceReader:
                     yield EvidenceLine(number=number, raw=raw, blocks=self.blocks)
         except PACKING_ERRORS as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
-            raise EvidenceError(f"{self._path}: {reason} (after {self.episodes} episodes)") from problem
+            raise EvidenceError(f"{self._path}: {reason} (after {plural(self.episodes, 'episode')})") from problem
 
     def _block(self, number: int, raw: bytes) -> None:
         try:
@@ -262,5 +262,7 @@ def extract(path: Path, wanted: Collection[str], target: Path) -> EvidenceFile:
                 whole.update(raw + b"\n")
                 size += len(raw) + 1
     if missing:
-        raise EvidenceError(f"{path}: {len(missing)} episodes are not there", hint="`report verify` says more")
+        raise EvidenceError(
+            f"{path}: {plural(len(missing), 'episode is', 'episodes are')} not there", hint="`report verify` says more"
+        )
     return EvidenceFile(file=target.name, episodes=episodes_written, bytes=size, sha256=whole.hexdigest())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from conformance.evidence.episode import Episode, HarnessTrouble, Unmet
 from conformance.outcome import ScenarioResult, decisive, scenario_verdict
 from conformance.planning.plan import Skip, Work
+from conformance.printable import plural
 from conformance.reading.gauges_followed import gauges_followed
 from conformance.verdict import Finding, Verdict
 
@@ -106,7 +107,7 @@ def all_kept(examples: int, seed: int) -> ScenarioResult:
         requirements=(),
         mode="",
         verdict=Verdict.PASS,
-        reason=f"{examples} conversations, seed {seed}",
+        reason=f"{plural(examples, 'conversation')}, seed {seed}",
     )
 
 
@@ -117,5 +118,5 @@ def shortest_broken(result: ScenarioResult, broken: tuple[str, ...], examples: i
         "scenario": GENERATED_ID,
         "requirements": broken,
         "verdict": Verdict.FAIL,
-        "reason": f"{result.reason} (in the shortest of {examples} conversations, seed {seed})",
+        "reason": f"{result.reason} (in the shortest of {plural(examples, 'conversation')}, seed {seed})",
     }

@@ -177,8 +177,9 @@ class TargetFlags:
 
     @property
     def title(self) -> str:
-        """The target as the user calls it."""
-        return self.epp or self.gateway or self.server or self.profile or "reference"
+        """The target as the user calls it; if none is named, what is tested instead, and how to name one."""
+        named = self.epp or self.gateway or self.server or self.profile
+        return named or "reference (the suite's own EPP; --epp or --profile names yours)"
 
     def resolve(self) -> Resolved | ResolvedGateway | ResolvedModelServer:
         """The target, with its profile. Without `--role`, the other flags tell whose it is. Raises `UsageError`."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.printable import plural
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import built_in, load
 
@@ -171,9 +172,10 @@ def test_the_last_failures_are_run_again(cli, a_report: Path, tmp_path: Path) ->
     failed = [row["id"] for row in before if row["verdict"] == "fail"]
     assert 0 < len(failed) < len(before)
     ran = cli("run", "--last-failed", "-q", "-o", tmp_path)
-    assert f"in the report in {tmp_path} {len({name.partition('@')[0] for name in failed})} scenario" in ran.err
+    groups = {name.partition("@")[0] for name in failed}
+    assert f"in the report in {tmp_path} {plural(len(groups), 'scenario')} failed" in ran.err
     after = json.loads((tmp_path / "report.json").read_text())["results"]
-    assert {row["id"].partition("@")[0] for row in after} == {name.partition("@")[0] for name in failed}
+    assert {row["id"].partition("@")[0] for row in after} == groups
     assert cli("run", "--last-failed", "-k", "subset.nobody", "-o", tmp_path).code == 2
 
 

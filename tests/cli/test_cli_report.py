@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import xml.etree.ElementTree as ET
@@ -19,6 +20,18 @@ from conformance.report.document.model import read_report
 def test_the_folder_has_everything(a_report: Path) -> None:
     names = {path.name for path in a_report.iterdir()}
     assert names == {"report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"}
+
+
+def test_what_is_run_where_no_target_is_named_and_one_of_each_is_counted_as_one(cli, tmp_path: Path) -> None:
+    ran = cli("run", "-k", "subset.wrong-port", "-o", tmp_path)
+    assert "target reference (the suite's own EPP; --epp or --profile names yours)" in ran.err
+    (tmp_path / "file").touch()
+    ran = cli("certify", "-o", tmp_path / "file" / "report")
+    assert (ran.code, "certifying reference (the suite's own EPP;" in ran.err) == (2, True)
+    verified = cli("report", "verify", tmp_path)
+    assert verified.code == 0
+    assert "1 result, each of the plan" in verified.out
+    assert not re.search(r"\b1 (results|episodes)\b", verified.out)
 
 
 def test_show_puts_the_failure_first_and_the_summary_last(cli, a_report: Path) -> None:
@@ -187,6 +200,21 @@ def test_convert(cli, a_report: Path, tmp_path: Path, form: str) -> None:
             assert ET.fromstring(text).tag.endswith("svg")
         case "shields":
             assert json.loads(text)["message"] == "non-conformant"
+
+
+def test_what_is_made_goes_into_folders_that_are_made_too(cli, a_report: Path, tmp_path: Path) -> None:
+    """As the report of a run does; and what is in the way of it is said, with the flag that leads elsewhere."""
+    for flag, command in {
+        "--output": ("convert", a_report, "--to", "badge"),
+        "--html": ("matrix", a_report, "--markdown", tmp_path / "page.md"),
+        "--markdown": ("matrix", a_report, "--html", tmp_path / "page.html"),
+    }.items():
+        path = tmp_path / "grüße und mehr" / flag / "made"
+        assert cli("report", *command, flag, path).code == 0
+        assert path.stat().st_size
+        ran = cli("report", *command, flag, path / "below")
+        assert ran.code == 2
+        assert f"{path / 'below'} can't be written: {path} is a file\n  hint: give another with {flag}" in ran.err
 
 
 def test_the_schema_accepts_the_report(cli, a_report: Path) -> None:

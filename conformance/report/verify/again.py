@@ -8,7 +8,7 @@ from pathlib import Path
 from conformance.evidence.episode import Context, Episode
 from conformance.evidence.store import EvidenceError, EvidenceLine, EvidenceReader
 from conformance.outcome import BLOCKING
-from conformance.printable import printable
+from conformance.printable import plural, printable
 from conformance.report.document.model import Report
 from conformance.report.document.rows import ScenarioRow
 from conformance.report.verify import unheard
@@ -69,10 +69,11 @@ class JudgedAgain:
             self._broken.append("the report names no file of evidence")
         elif (stated.sha256, stated.bytes, stated.episodes) != (reader.sha256, reader.bytes, reader.episodes):
             self._broken.append(
-                f"the report names {stated.episodes} episodes, {stated.bytes} bytes, sha256 {stated.sha256}; "
+                f"the report names {plural(stated.episodes, 'episode')}, {plural(stated.bytes, 'byte')}, "
+                f"sha256 {stated.sha256}; "
                 f"the file has {reader.episodes}, {reader.bytes}, {reader.sha256}"
             )
-        good = f"{reader.episodes} episodes, each of one result, every digest as stated"
+        good = f"{plural(reader.episodes, 'episode')}, each of one result, every digest as stated"
         return answered("evidence", self._broken, good, "the evidence is not what the report was made of")
 
     def _missing(self) -> str:
@@ -141,12 +142,14 @@ class JudgedAgain:
 
     def judgement(self, path: Path | None) -> VerificationStep:
         """Whether every result is what its episode gives."""
-        good = f"{self.judged} episodes judged again, with the same results"
+        good = f"{plural(self.judged, 'episode')} judged again, with the same results"
         step = answered(
             "judgement", self._differences, good, "the plan and the evidence do not give the results of the report"
         )
         if step.answer == "pass" and self._cut:
-            text = f"{len(self._cut)} episodes can't be judged again: the target sent more than evidence keeps"
+            text = (
+                f"{plural(len(self._cut), 'episode')} can't be judged again: the target sent more than evidence keeps"
+            )
             return unknown("judgement", text, tuple(self._cut[:12]))
         if step.answer == "pass" and (path is None or self.judged == 0) and self._by_line:
             return unknown("judgement", "no evidence was given" if path is None else "no episode could be judged again")

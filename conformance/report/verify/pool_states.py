@@ -122,7 +122,8 @@ def _compared(found: Sequence[State], wanted: Sequence[State], *, ended_early: b
     """The same standings, one after the other, and each phase that must be there."""
     path, due = _path(found), _path(wanted)
     if path != due and not (ended_early and path == due[: len(path)]):
-        yield f"its evidence has {len(path) - 1} changes of the pool, its scenario {len(due) - 1}, or it has others"
+        changes = plural(len(path) - 1, "change")
+        yield f"its evidence has {changes} of the pool, its scenario {len(due) - 1}, or it has others"
         return
     left = iter(found)
     missing = [one for one in wanted if one not in left]  # in this order: `in` takes the states before it
