@@ -181,7 +181,7 @@ def load(
                 watch.say(f"  {text}")
 
             if master is not None:
-                status(f"waiting for {plural(workers, 'worker')} on port {master.port}")
+                status(f"waiting for {plural(workers or 0, 'worker')} on port {master.port}")
                 master.gather(_WAIT if wait is None else wait)
                 run: LoadRun = ManyWorkers(settings, lag=engine.lag, status=status, watch=seen, master=master)
             else:

@@ -202,6 +202,13 @@ def test_convert(cli, a_report: Path, tmp_path: Path, form: str) -> None:
             assert json.loads(text)["message"] == "non-conformant"
 
 
+def test_what_another_document_is_and_which_version_is_not_there_is_said(cli, a_report: Path, tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text('{"name": "x"}')
+    assert "a document without apiVersion and kind is not conformance.epp/" in cli("report", "show", tmp_path).err
+    ran = cli("report", "convert", a_report, "--to", "badge", "--protocol-version", "9")
+    assert (ran.code, "there is no result for version '9'\n  hint: known: 1.0.0" in ran.err) == (2, True)
+
+
 def test_what_is_made_goes_into_folders_that_are_made_too(cli, a_report: Path, tmp_path: Path) -> None:
     """As the report of a run does; and what is in the way of it is said, with the flag that leads elsewhere."""
     for flag, command in {

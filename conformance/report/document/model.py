@@ -136,8 +136,10 @@ def read_report(path: Path) -> Report:
 def parse_report(document: Mapping[str, Any], name: str) -> Report:
     """The report of a document that came from the file `name`. Raises `ReportError` with the first few problems."""
     if document.get("apiVersion") != API_VERSION or document.get("kind") != KIND:
-        found = f"{document.get('apiVersion')} {document.get('kind')}"[:200]
-        raise ReportError(f"{name}: {found!r} is not {API_VERSION} {KIND}", hint="is it the report of another suite?")
+        found = repr(f"{document.get('apiVersion')} {document.get('kind')}"[:200])
+        if not document.keys() & {"apiVersion", "kind"}:
+            found = "a document without apiVersion and kind"
+        raise ReportError(f"{name}: {found} is not {API_VERSION} {KIND}", hint="is it the report of another suite?")
     try:
         return Report.model_validate(document)
     except pydantic.ValidationError as error:

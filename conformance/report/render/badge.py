@@ -25,7 +25,7 @@ def badge(report: Report, version: str | None = None) -> tuple[str, str, str]:
         return f"EPP {report.specification.version}{side}", report.result.value, COLOUR[report.result]
     row = next((row for row in report.versions if row.version == version), None)
     if row is None:
-        raise UnknownNameError("version in this report", version, [row.version for row in report.versions])
+        raise UnknownNameError("result for version", version, [row.version for row in report.versions])
     return f"EPP {version}{side}", row.result.value, COLOUR[row.result]
 
 
