@@ -98,6 +98,19 @@ def test_no_width_makes_the_page_scroll_sideways(run, tmp_path, width):
 
 
 @needs_chromium
+def test_captions_are_read_whole_where_their_tables_are_wider_than_the_page(run, tmp_path):
+    right = (
+        "((one) => { const text = document.createRange(); text.selectNodeContents(one);"
+        " return text.getBoundingClientRect().right; })"
+    )
+    tell = TELL % f"[innerWidth, ...[...document.querySelectorAll('caption')].map({right})]"
+    page = page_of(run.report(), run.evidence_path)
+    seen, *ends = answer(browse(page, tmp_path, "--window-size=400,800", script=tell))
+    assert ends
+    assert max(ends) <= seen
+
+
+@needs_chromium
 def test_all_of_the_page_fits_on_paper(run, tmp_path):
     wide, seen = widths(page_of(run.report(), run.evidence_path), tmp_path, 700, printed=True)
     assert wide <= seen
