@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,7 @@ def kube(
 async def _serve(host: str, port: int, name: str, namespace: str, pods: int, kubeconfig: Path) -> None:
     import asyncio
 
+    from conformance.cli.files import write_file
     from conformance.errors import UsageError
     from fake_kubernetes import Emulator, KubernetesEmulatorError, builders
     from fake_modelserver import Fleet, PodSpec
@@ -55,14 +57,9 @@ async def _serve(host: str, port: int, name: str, namespace: str, pods: int, kub
         except KubernetesEmulatorError as problem:
             raise UsageError(str(problem)) from None
         try:
-            try:
-                kubeconfig.parent.mkdir(parents=True, exist_ok=True)
-                emulator.kubeconfig(kubeconfig, namespace=namespace)
-            except OSError as problem:
-                message, hint = f"{kubeconfig} can't be written: {problem.strerror}", "give another with --kubeconfig"
-                raise UsageError(message, hint=hint) from None
+            write_file(kubeconfig, builders.kubeconfig(emulator.url, namespace=namespace), "--kubeconfig")
             typer.echo(f"Kubernetes API at {emulator.url}, pool {namespace}/{name} with {plural(pods, 'pod')}")
-            typer.echo(f"export KUBECONFIG={kubeconfig}")
+            typer.echo(f"export KUBECONFIG={shlex.quote(str(kubeconfig))}")
             await asyncio.get_running_loop().create_future()
         finally:
             await emulator.stop()

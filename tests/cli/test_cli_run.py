@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -554,12 +555,13 @@ def test_a_second_interruption_may_be_another_wish_and_a_third_is_the_second(mon
 
 
 def test_kube_and_pool_serve_until_they_are_interrupted(program, tmp_path: Path) -> None:
-    kube = program("kube", "--pods", "2", "--kubeconfig", tmp_path / "kc")
+    kubeconfig = tmp_path / "new" / "k c"
+    kube = program("kube", "--pods", "2", "--kubeconfig", kubeconfig)
     pool = program("pool", "--pods", "2", "--queue", "7", "--endpoints-file", tmp_path / "endpoints")
     assert kube.stdout is not None
     assert pool.stdout is not None
     address = kube.stdout.readline().split()[3].rstrip(",")
-    assert kube.stdout.readline().strip() == f"export KUBECONFIG={tmp_path / 'kc'}"
+    assert kube.stdout.readline().strip() == f"export KUBECONFIG={shlex.quote(str(kubeconfig))}"
     endpoints = [pool.stdout.readline().strip() for _ in range(2)]
     assert (tmp_path / "endpoints").read_text().split() == endpoints
 

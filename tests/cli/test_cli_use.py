@@ -96,6 +96,13 @@ def test_files_for_tls_that_do_not_fit_are_named(cli, tmp_path: Path) -> None:
         assert said in ran.err.replace("\n", " ")
 
 
+def test_a_kubeconfig_that_can_not_be_written_is_told_with_its_flag(cli, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = cli("kube", "--kubeconfig", tmp_path / "file" / "kube.yaml")
+    assert ran.code == 2
+    assert f"can't be written: {tmp_path / 'file'} is a file\n  hint: give another with --kubeconfig" in ran.err
+
+
 def test_nothing_is_written_where_nothing_can_be(cli, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = cli("run", "-k", "subset.nobody", "-o", tmp_path / "file" / "report")
