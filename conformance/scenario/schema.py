@@ -47,11 +47,18 @@ class BodySpec(FileModel):
     size: int | None = Field(
         None, gt=0, le=MOST_BYTES, description="the ordinary JSON body, its prompt filled up to so many bytes"
     )
+    wide: bool = Field(False, description="with `size`: filled up with characters of four bytes each")
     written: Literal["spaced", "compact", "escaped", "indented"] = Field(
         "spaced",
         description="how JSON is written: in one line with blanks, or without any; all but ASCII escaped; in lines, "
         "with a blank one before and after it",
     )
+
+    @model_validator(mode="after")
+    def _fills_with_something(self) -> BodySpec:
+        if self.wide and self.size is None:
+            raise ValueError("`wide` needs a `size`")
+        return self
 
 
 class Reply(FileModel):

@@ -20,6 +20,9 @@ from conformance.targets.profile import Requests
 from ext_proc.record import Headers
 from fake_proxy.client import Abort, Chunk, HttpRequest
 
+WIDE = "🌍".encode()
+"""What a wide body is filled up with: cut before every fourth byte only, it is text."""
+
 
 def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random) -> HttpRequest:
     """The HTTP request that a scenario asks for; `requests` says what those to this target look like."""
@@ -109,7 +112,9 @@ def _body(exchange: ClientRequest, requests: Requests, path: str, rng: random.Ra
             content[name] = value  # of these three, null removes the field; elsewhere it is a value
     body = _json(content, spec.written)
     if spec.size is not None and len(body) < spec.size:
-        filler = (FILLER * (spec.size // 16 + 1))[: spec.size - len(body)]
+        filler = WIDE if spec.wide else FILLER
+        room = spec.size - len(body)
+        filler = (filler * (room // len(filler) + 1))[: room - room % 4 if spec.wide else room]
         body = body.replace(prompt.encode(), prompt.encode() + filler, 1)
     return body
 

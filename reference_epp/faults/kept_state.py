@@ -45,6 +45,22 @@ class CachedPerHint(Picker):
 
 
 @fault(
+    "subset-kept-for-requests-without",
+    breaks="EPP-SUB-04",
+    why="The latest subset is kept beside all streams, and a request that has none is picked for by it.",
+    versions=WITH_SUBSET,
+)
+class SubsetKeptForRequestsWithout(Conversation):
+    latest: ClassVar[Subset | None] = None
+
+    def choose(self, body: bytes) -> Decision:
+        if self.subset is None:
+            self.subset = SubsetKeptForRequestsWithout.latest
+        SubsetKeptForRequestsWithout.latest = self.subset
+        return super().choose(body)
+
+
+@fault(
     "priority-of-the-request-before",
     breaks="EPP-ERR-03",
     why="A request has the priority of the one before, so that a sheddable one is kept after one that is not.",

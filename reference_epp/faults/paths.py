@@ -330,6 +330,21 @@ class LooksAtForms(Conversation):
 
 
 @fault(
+    "prompt-cut-inside-a-character",
+    breaks="ENV-16",
+    why="A prompt is cut after 512 bytes, as for a line of a log; inside a character that raises, and the stream ends.",
+    also_breaks={"EPP-DEST-01": "so it is without an endpoint"},
+    modes=("full-duplex", "buffered"),
+)
+class PromptCutInsideACharacter(LooksAtForms):
+    def choose(self, body: bytes) -> Decision:
+        prompt = self.field(body, "prompt")
+        if isinstance(prompt, str):
+            prompt.encode()[:512].decode()
+        return super().choose(body)
+
+
+@fault(
     "content-parts-refused",
     breaks="EPP-DEST-01",
     why="A chat request of which a message has no plain text as its content is answered with 400.",

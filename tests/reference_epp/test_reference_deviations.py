@@ -67,6 +67,7 @@ def bodies(mode: int, data_plane: Any) -> Iterator[tuple[bytes, list[ProcessingR
     if mode == MODES["buffered"]:
         yield b"application/json", [body(plain)]
         yield b"application/json", [body(plain + b" " * 300)]
+        yield b"application/json", [body(WIDE)]
         yield b"application/json", [body(b"{broken")]
         yield b"application/json", [body(b"[" * 100)]
         yield b"text/plain", [body(b"\xff\x00text")]
@@ -85,7 +86,11 @@ def bodies(mode: int, data_plane: Any) -> Iterator[tuple[bytes, list[ProcessingR
     if mode == MODES["full-duplex"]:
         yield b"text/plain", [body(b"x" * 4_500_000)]
         yield b"application/json", [body(b'{"prompt":"' + b"x" * 1_200 + b'"}')]
+        yield b"application/json", [body(WIDE)]
 
+
+WIDE = b'{"model":"m","prompt":"x' + "🌍".encode() * 200 + b'"}'
+"""A prompt of which few places are between two characters."""
 
 LONG = b'"' + b"a" * 600 + b'"}]}'
 """The rest of a JSON body that has several blocks, as prefixes are counted."""

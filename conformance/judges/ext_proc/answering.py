@@ -203,7 +203,8 @@ _FAILED = (
 )
 _TOO_EARLY = (
     "More messages follow: end the stream when the data plane has closed its side (onCompleted of grpc-java's request "
-    "observer), or after an ImmediateResponse."
+    "observer), or after an ImmediateResponse. A task that panics ends it like this, too, where answers go through its "
+    "channel (tokio): what does the target print?"
 )
 _LOST = (
     "The process ended, or it closed the connection while a stream was open on it. Where connections have a limit of "
