@@ -48,6 +48,7 @@ class CachedPerHint(Picker):
     "subset-kept-for-requests-without",
     breaks="EPP-SUB-04",
     why="The latest subset is kept beside all streams, and a request that has none is picked for by it.",
+    also_breaks={"EPP-ERR-02": "503 comes although the pool has endpoints"},
     versions=WITH_SUBSET,
 )
 class SubsetKeptForRequestsWithout(Conversation):

@@ -241,6 +241,19 @@ class NestedJsonIsFatal(Conversation):
 
 
 @fault(
+    "unknown-message-is-fatal",
+    breaks="ENV-27",
+    why="A message of an unknown kind ends the process.",
+    also_breaks={"ENV-26": "it is not left alone"},
+)
+class UnknownMessageIsFatal(Conversation):
+    def receive(self, message: ProcessingRequest) -> list[Action]:
+        if message.WhichOneof("request") is None:
+            os._exit(70)
+        return super().receive(message)
+
+
+@fault(
     "malformed-message-is-fatal",
     breaks="ENV-27",
     why="The process ends when a message is none.",

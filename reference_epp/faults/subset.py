@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import DEAD, ENDED, NEXT, SILENT, WITH_LISTS, WITH_SUBSET, fault
+from reference_epp.deviations import ENDED, NEXT, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint, parse_endpoint
 from reference_epp.epp import Action
 from reference_epp.names import DESTINATION, SUBSET
@@ -301,9 +301,9 @@ class SubsetOfTheLastMessageCounts(Conversation):
 
 @fault(
     "odd-subset-is-fatal",
-    breaks="EPP-SUB-10",
+    breaks="ENV-27",
     why="A hint that is no list of strings ends the process.",
-    also_breaks=DEAD,
+    also_breaks={"EPP-SUB-10": "no request with such a hint is answered"},
     versions=WITH_SUBSET,
 )
 class OddSubsetIsFatal(Conversation):

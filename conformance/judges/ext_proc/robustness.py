@@ -1,8 +1,8 @@
 """The process stays alive (ENV-27), aborts are survived (ENV-22), streams end when they are told to.
 
 A crash is put down to what was particular about the exchange in flight, to an abort before it (ENV-22), and else to
-ENV-27. With several in flight none is accused: the runner repeats them one at a time, and gives the
-judge the episode of the one that reproduces it.
+ENV-27; to that as well where the rule of what was particular only warns. With several in flight none is accused: the
+runner repeats them one at a time, and gives the judge the episode of the one that reproduces it.
 """
 
 from __future__ import annotations
@@ -25,41 +25,43 @@ _LIVES = (AnswerKind.ENDPOINT, AnswerKind.IMMEDIATE, AnswerKind.UNSTEERED)
 def process(episode_view: EpisodeView) -> Iterator[Ruling]:
     """The process of the target does not end by itself."""
     if episode_view.crash is not None:
-        yield _crash(episode_view.crash)
+        yield from _crash(episode_view.crash)
         return
     if any(view.answer in _LIVES for view in episode_view.exchanges):
         yield passed("ENV-27")
     yield from _survived_aborts(episode_view)
 
 
-def _crash(crash: Crash) -> Ruling:
+def _crash(crash: Crash) -> Iterator[Ruling]:
     code, output = crash.exited.code, crash.exited.output.strip()
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     lines = output.splitlines()
     last = f"; its last words: {' '.join(cause_of(lines) or lines[-1:])[:300]}" if output else ""
     lone = crash.suspects[0] if len(crash.suspects) == 1 else None
     several = "" if lone else f" with {len(crash.suspects) or 'no'} exchanges in flight"
-    return Ruling(
-        requirement=_whose(lone) if lone else "ENV-27",
-        verdict=Verdict.FAIL,
-        expected=("the process stays alive",),
-        actual=f"the process ended with {how}{several}{last}",
-        hint="" if lone else _OF_SEVERAL if crash.suspects else _OF_NONE,
-        exchange=lone.exchange if lone else None,
-        seq=crash.entry.seq,
-        nature=Nature.CRASH,
-    )
+    for requirement in _whose(lone) if lone else ("ENV-27",):
+        yield Ruling(
+            requirement=requirement,
+            verdict=Verdict.FAIL,
+            expected=("the process stays alive",),
+            actual=f"the process ended with {how}{several}{last}",
+            hint="" if lone else _OF_SEVERAL if crash.suspects else _OF_NONE,
+            exchange=lone.exchange if lone else None,
+            seq=crash.entry.seq,
+            nature=Nature.CRASH,
+        )
 
 
 _OF_SEVERAL = "Any of them may have ended it, or their number: each is tried alone by other scenarios."
 _OF_NONE = "Look at what reads the pods' metrics, what follows the pool, and what goes on after an exchange has ended."
 
 
-def _whose(view: ExchangeView) -> str:
+def _whose(view: ExchangeView) -> tuple[str, ...]:
     if root_cause.aborted(view) or root_cause.after_an_abort(view):
-        return "ENV-22"
+        return ("ENV-22",)
     rows = root_cause.RESPONSES if view.stream.response.headers is not None else root_cause.STIMULI
-    return root_cause.first(view, rows) or "ENV-27"
+    found = root_cause.first(view, rows) or "ENV-27"
+    return (found,) if view.facts.counts(found) else (found, "ENV-27")
 
 
 def _survived_aborts(episode_view: EpisodeView) -> Iterator[Ruling]:

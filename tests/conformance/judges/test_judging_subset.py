@@ -235,12 +235,16 @@ class TestWrongTypes:
                 one.lost()
         assert ask(script, stimulus="off-contract").failed == {"EPP-SUB-10"}
 
-    def test_death_is_put_down_to_the_hint(self, ask):
+    @pytest.mark.parametrize(("subset", "particular"), [(8000, "EPP-SUB-10"), (["10.0.0.2"], "EPP-SUB-11")])
+    def test_death_is_put_down_to_the_hint_and_counts(self, ask, subset, particular):
+        """The rules of odd hints only warn, and that of the process counts."""
         script = Script(pool=POOL)
-        script.exchange(subset=8000).request(BODY).lost()
+        odd = script.exchange(subset=subset).request(BODY).lost()
         script.exchange().request(BODY).lost()
         script.crashed()
-        assert ask(script, stimulus="off-contract").failed == {"EPP-SUB-10"}
+        verdicts = ask(script, stimulus="off-contract")
+        assert verdicts.failed == {particular, "ENV-27"}
+        assert verdicts.finding("ENV-27").exchange == odd.name
 
 
 class TestOddItems:

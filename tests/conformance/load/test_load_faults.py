@@ -180,7 +180,7 @@ assert {"metadata-differs", "removed-endpoint-kept"} < {*NAMES}, "importing the 
 SEVERAL = {
     "fifth-stream-without-a-pool", "no-header-after-forty-streams", "no-metadata-one-time-in-twenty",
     "picks-taken-back", "previous-destination", "refused-on-their-headers", "stranger-one-time-in-twenty",
-    "streamed-response-when-buffered",
+    "streamed-response-when-buffered", "subset-kept-for-requests-without",
 }  # fmt: skip
 """Faults that hang on how many exchanges there were before: no two runs of requests see the same of them."""
 
