@@ -319,7 +319,7 @@ def test_exchanges_that_are_known_in_part_are_told() -> None:
         async with live(picks(A), limits=limits, metrics=("127.0.0.1", 0)) as (tap, _):
             await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 3)
             assert "epp_tap_partial_exchanges_total 3.0" in await metrics_page(tap, judged=3)
-        assert "3 were judged by their beginning" in tap.summary()
+        assert "3 were judged by the beginning" in tap.summary()
 
     run(main)
 
@@ -751,7 +751,7 @@ def test_what_was_edited_into_nonsense_is_not_held_against_the_target(
         ["proxy", "--epp", "nowhere"],
         ["proxy", "--epp", A, "--body-mode", "some"],
         ["proxy", "--epp", A, "--listen", "here"],
-        ["proxy", "--epp", A, "--listen", ":0", "--pods", "1", "--endpoints-file", "/no/such/folder"],
+        ["proxy", "--epp", A, "--listen", ":0", "--pods", "1", "--endpoints-file", "/dev/null/endpoints"],
     ],
 )
 def test_wrong_use_of_the_commands(arguments: list[str], capsys) -> None:
