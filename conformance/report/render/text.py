@@ -199,6 +199,10 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         yield "", f"{count} of those that pass {break_other} not about: {rules}"
     if headline is not None:
         yield "requirements", requirement_counts(report, headline)
+        rows = (row for row in report.requirements if row.version == headline.version and row.effect != "fail")
+        if light := [row.id for row in rows if row.verdict is Verdict.FAIL]:
+            count_as = "counts as a warning" if len(light) == 1 else "count as warnings"
+            yield "", f"of those that fail, {' '.join(light)} {count_as}"
     if found := warnings(report):
         first = f"{found[0].finding.requirement} in {found[0].result.id}: {found[0].finding.actual}"
         yield "warnings", f"{len(found)}: {first}" + (" …" if len(found) > 1 else "")

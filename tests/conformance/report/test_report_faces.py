@@ -133,6 +133,14 @@ def test_the_summary_says_what_the_counts_of_scenarios_do_not(run):
     assert "50 generated" in text
 
 
+def test_the_summary_says_what_fails_and_counts_as_a_warning(run):
+    document = run.report().document()
+    assert "of those that fail" not in summary_text(seal(document)).plain
+    failed = next(row for row in document["requirements"] if row["id"] == "ENV-22" and row["verdict"] == "fail")
+    failed["effect"] = "warn"
+    assert "of those that fail, ENV-22 counts as a warning\n" in summary_text(seal(document)).plain
+
+
 def test_what_fails_and_does_not_count_yet_is_no_failure_of_the_summary(run):
     document = run.report().document()
     failed = [row for row in document["results"] if row["verdict"] == "fail"]
