@@ -98,7 +98,7 @@ def selftest(
     chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())
     chosen = _possible(chosen)
     _make_room(table)
-    err().print(f"selftest: {len(chosen)} deviations of role {whose}")
+    err().print(f"selftest: {plural(len(chosen), 'deviation')} of role {whose}")
     console = out()
 
     def show(trial: Trial) -> None:

@@ -99,3 +99,16 @@ class ClosesWhenAResponseComes(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
         duplex = self.response_mode is BodyMode.FULL_DUPLEX_STREAMED and self.decision is not None
         return [Close()] if duplex else super().on_response_headers(headers)
+
+
+@fault(
+    "closes-when-a-response-without-length-comes",
+    breaks="ENV-16",
+    why="In full duplex headers of a response without content-length close the stream, as a task that panics does.",
+    also_breaks={"ENV-06": "so it is where trailers end the response"},
+    modes=FULL_DUPLEX,
+)
+class ClosesWhenAResponseWithoutLengthComes(ClosesWhenAResponseComes):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        told = any(one.key == "content-length" for one in headers.headers.headers)
+        return Conversation.on_response_headers(self, headers) if told else super().on_response_headers(headers)
