@@ -70,7 +70,7 @@ def together(chosen: Iterable[Deviation]) -> list[Deviation]:
 
 def _joined(one: Deviation, other: Deviation) -> Deviation | None:
     """Both as one variant; None if they can't be: they change the same, or are not tried in the same way."""
-    members = (*(one.members or (one,)), *(other.members or (other,)))
+    members = (*(one.members or (one,)), other)
     if one.breaks or other.breaks or not (one.overrides and other.overrides) or len(members) > AT_ONCE:
         return None
     if (one.version, one.modes) != (other.version, other.modes) or one.overrides & other.overrides:
@@ -78,11 +78,11 @@ def _joined(one: Deviation, other: Deviation) -> Deviation | None:
     said, others = ({**dict.fromkeys(item.without, False), **item.claims} for item in (one, other))
     if one.noted.keys() & other.noted.keys() or any(said.get(name, value) != value for name, value in others.items()):
         return None
-    return Deviation(
+    return replace(
+        one,
         name="+".join(member.name for member in members),
         why="Several variants at once.",
         versions=(one.version,),
-        modes=one.modes,
         without=one.without + other.without,
         claims={**one.claims, **other.claims},
         noted={**one.noted, **other.noted},

@@ -57,10 +57,9 @@ _OF_NONE = "Look at what reads the pods' metrics, what follows the pool, and wha
 
 
 def _whose(view: ExchangeView) -> tuple[str, ...]:
-    if root_cause.aborted(view) or root_cause.after_an_abort(view):
-        return ("ENV-22",)
     rows = root_cause.RESPONSES if view.stream.response.headers is not None else root_cause.STIMULI
-    found = root_cause.first(view, rows) or "ENV-27"
+    abort = root_cause.aborted(view) or root_cause.after_an_abort(view)
+    found = "ENV-22" if abort else root_cause.first(view, rows) or "ENV-27"
     return (found,) if view.facts.counts(found) else (found, "ENV-27")
 
 

@@ -9,8 +9,8 @@ from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.printable import plural
-from conformance.reading.destination import apply, values_of
-from ext_proc.messages import ImmediateResponse
+from conformance.reading.destination import apply
+from ext_proc.messages import HeaderValueOption, ImmediateResponse
 from ext_proc.record import ClientResponse, values
 
 ERR = "DP-ERR-01"
@@ -69,16 +69,21 @@ def _wrong(exchange: GatewayExchange, answer: ImmediateResponse, code: int) -> R
 def _lost(answer: ImmediateResponse, got: ClientResponse) -> str:
     """What is wrong with a header of the answer at the client: it is lost, or a type beside another. Those that belong
     to the data plane don't count, nor does what it says of the characters of a type."""
-    due = apply(answer.headers, [])
-    for name, raw in due:
+    for name, raw in apply(answer.headers, []):
         value = raw.strip()
         if name.startswith(":") or name in _FRAMING or not value:
             continue
         found = [one.strip() for one in values(got.headers, name.encode())]
         if name == "content-type":
-            if len(found) > 1 == len(values_of(due, name)):  # one takes the place of the data plane's (text/plain)
+            if len(found) > 1 and _overwrites(answer, name):  # it takes the place of the data plane's (text/plain)
                 return f"several lines of {name}: {b', '.join(found).decode('latin-1')}"
             found += [one.partition(b";")[0].strip() for one in found]
         if value not in found and value not in [part.strip() for one in found for part in one.split(b",")]:
             return f"{name}: {value.decode('latin-1')} is not among those that the client got"
     return ""
+
+
+def _overwrites(answer: ImmediateResponse, name: str) -> bool:
+    """Whether the answer sets one value of the header, in the place of others. Without an action it adds one."""
+    actions = [one.append_action for one in answer.headers.set_headers if one.header.key.lower() == name]
+    return actions == [HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD]

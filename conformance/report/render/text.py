@@ -199,8 +199,8 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         yield "", f"{count} of those that pass {break_other} not about: {rules}"
     if headline is not None:
         yield "requirements", requirement_counts(report, headline)
-        rows = (row for row in report.requirements if row.version == headline.version and row.effect != "fail")
-        if light := [row.id for row in rows if row.verdict is Verdict.FAIL]:
+        failing_rows = (row for row in report.requirements_of(headline.version) if row.verdict is Verdict.FAIL)
+        if light := [row.id for row in failing_rows if row.effect != "fail"]:
             count_as = "counts as a warning" if len(light) == 1 else "count as warnings"
             yield "", f"of those that fail, {' '.join(light)} {count_as}"
     if found := warnings(report):

@@ -37,15 +37,20 @@ class TestImmediate:
             {"headers": (("retry-after", "1"),)},
             {"headers": (("retry-after", "1"),), "with_": ((b"retry-after", b"2"),)},
             {"headers": (("x-why", "a"), ("x-why", "b")), "with_": ((b"x-why", b"a"),)},
-            {
-                "headers": (("content-type", "application/json"),),
-                "with_": ((b"content-type", b"text/plain"), (b"content-type", b"application/json")),
-            },
         ],
     )
     def test_not_relayed(self, gateway, script, changed):
         self.answered(script, **changed)
         assert gateway(script).blamed == {"DP-ERR-01"}
+
+    @pytest.mark.parametrize(("action", "wrong"), [("OVERWRITE_IF_EXISTS_OR_ADD", True), (None, False)])
+    def test_a_type_beside_another(self, gateway, script, action, wrong):
+        """An entry of `set_headers` without an action adds to what is there."""
+        typed = option("content-type", "application/json", append_action=action)
+        answer = immediate(429, body=b"busy", headers=HeaderMutation(set_headers=[typed]))
+        got = ((b"content-type", b"text/plain"), (b"content-type", b"application/json"))
+        script.exchange().request().answers(answer).client(429, b"busy", got).reset()
+        assert gateway(script).blamed == ({"DP-ERR-01"} if wrong else set())
 
     @pytest.mark.parametrize(
         "allowed",
