@@ -42,15 +42,14 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
     if expected.served_by == () and exchange.asked and _shows_no_bodies(exchange.asked[-1]):
         yield not_applicable(requirement, "the gateway shows its EPP no bodies, and does not say so before")
         return
-    if _refuses_the_undirected(exchange):
-        reason = f"the EPP let the headers go without a destination, and the gateway answered {exchange.status} itself"
-        yield not_applicable(requirement, reason)
-        return
     served, status = _served(exchange, requirement, expected), _status(exchange, requirement, expected)
     if served is None and status is not None and _tells_of_no_response(exchange):
         yield not_applicable(requirement, "the gateway did not tell its EPP of the response")
     elif (ruling := served or status) is None:
         yield passed(requirement)
+    elif _refuses_the_undirected(exchange):
+        reason = f"the EPP let the headers go without a destination, and the gateway answered {exchange.status} itself"
+        yield not_applicable(requirement, reason)
     elif not blamed:
         yield ruling
 
