@@ -90,7 +90,9 @@ def explore(
     last: tuple[Work, JudgedResult] | None = None
 
     def breaks(work: Work, judged: JudgedResult) -> bool:
-        broken = {one.requirement for one in judged.result.findings if one.verdict is Verdict.FAIL} - set(known)
+        failed = [one for one in judged.result.findings if one.verdict is Verdict.FAIL]
+        explained = {(one.exchange, one.seq) for one in failed if one.requirement in known}
+        broken = {one.requirement for one in failed if (one.exchange, one.seq) not in explained}
         if broken:
             found.append((judged, work.instance.scenario.model_copy(update={"requirements": tuple(sorted(broken))})))
         return bool(broken)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference_epp import answers
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import BUFFERED, ENDED, FULL_DUPLEX, WITH_SUBSET, WITHOUT_MODELS, fault
+from reference_epp.deviations import BUFFERED, FULL_DUPLEX, WITH_SUBSET, WITHOUT_MODELS, fault
 from reference_epp.epp import Action, Close
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Picked
@@ -197,6 +197,9 @@ class MetadataWithTheResponse(Conversation):
 # -- input that is legal and rare
 
 
+ODD_INPUT = {"ENV-26": "it is not left alone"}
+
+
 class InputRaises(Conversation):
     """Raises an error, which ends the stream with a gRPC status, for some requests."""
 
@@ -210,10 +213,9 @@ class InputRaises(Conversation):
 
 @fault(
     "non-ascii-header-is-an-error",
-    breaks="ENV-26",
+    breaks="ENV-16",
     why="A header value that is no ASCII ends the stream with a gRPC error.",
-    also_breaks=ENDED,
-    effect="warn",
+    also_breaks=ODD_INPUT,
 )
 class NonAsciiHeaderIsAnError(InputRaises):
     def inspect(self, message: Any) -> None:
@@ -237,10 +239,9 @@ class RefusedOnTheirHeaders(Conversation):
 
 @fault(
     "header-outside-utf-8-is-an-error",
-    breaks="ENV-26",
+    breaks="ENV-16",
     why="A header value that is no UTF-8 ends the stream with a gRPC error.",
-    also_breaks=ENDED,
-    effect="warn",
+    also_breaks=ODD_INPUT,
 )
 class HeaderOutsideUtf8IsAnError(InputRaises):
     def inspect(self, message: Any) -> None:
@@ -250,10 +251,9 @@ class HeaderOutsideUtf8IsAnError(InputRaises):
 
 @fault(
     "attributes-are-an-error",
-    breaks="ENV-26",
+    breaks="ENV-16",
     why="A message with attributes ends the stream with a gRPC error.",
-    also_breaks=ENDED,
-    effect="warn",
+    also_breaks=ODD_INPUT,
 )
 class AttributesAreAnError(InputRaises):
     def inspect(self, message: Any) -> None:
@@ -263,10 +263,9 @@ class AttributesAreAnError(InputRaises):
 
 @fault(
     "many-headers-are-an-error",
-    breaks="ENV-26",
+    breaks="ENV-16",
     why="A request with more than 64 headers ends the stream with a gRPC error.",
-    also_breaks=ENDED,
-    effect="warn",
+    also_breaks=ODD_INPUT,
 )
 class ManyHeadersAreAnError(InputRaises):
     def inspect(self, message: Any) -> None:
@@ -276,10 +275,9 @@ class ManyHeadersAreAnError(InputRaises):
 
 @fault(
     "long-headers-are-an-error",
-    breaks="ENV-26",
+    breaks="ENV-16",
     why="A request with a header of more than 8 KiB ends the stream with a gRPC error.",
-    also_breaks=ENDED,
-    effect="warn",
+    also_breaks=ODD_INPUT,
 )
 class LongHeadersAreAnError(InputRaises):
     def inspect(self, message: Any) -> None:

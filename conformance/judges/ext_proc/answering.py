@@ -2,7 +2,8 @@
 
 A stream that stops with something unanswered gives one ruling. What it is put down to, in this order:
 
-1. the stimulus (`root_cause.STIMULI`; in the response, `root_cause.RESPONSES`);
+1. the stimulus (`root_cause.STIMULI`; in the response, `root_cause.RESPONSES`), and what follows as well where that
+   only warns and the stimulus is no offence: nothing excuses silence;
 2. an error that was due and did not come as an ImmediateResponse (EPP-ERR-04; silence: the requirement of that error);
 3. what is missing: headers without a body (ENV-07), trailers (ENV-06), one of several body answers (ENV-02), the end of
    stream when all bytes came back (ENV-05);
@@ -96,7 +97,8 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):
             yield _cut_short(view, stop, side)
         else:
-            yield _unanswered(view, stop, side, part)
+            for requirement in _whose(view, stop, side, part):
+                yield _unanswered(view, stop, side, part, requirement)
     elif stop is not None and stop.kind in _BROKEN and _between_the_phases(view):
         if not view.ended_by_exit:
             at = stop.entry.seq if stop.entry is not None else None
@@ -161,8 +163,7 @@ def observability(episode_view: EpisodeView) -> Iterator[Ruling]:
             yield recorded("ENV-20", f"{answers} answers in observability mode", exchange=one.exchange)
 
 
-def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> Ruling:
-    requirement = _whose(view, stop, side, part)
+def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str, requirement: str) -> Ruling:
     nature = Nature.CONDUCT if requirement in ("EPP-ERR-01", "EPP-ERR-04") else Nature.HANG
     silent = stop.kind is StopKind.HANG
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
@@ -263,11 +264,17 @@ def _expected(view: ExchangeView, requirement: str, side: str, part: str) -> tup
     return (f"an answer to {side}_{part}",)
 
 
-def _whose(view: ExchangeView, stop: StreamStop, side: str, part: str) -> str:
-    direction = view.stream.direction(side)
+def _whose(view: ExchangeView, stop: StreamStop, side: str, part: str) -> Iterator[str]:
     found = root_cause.first(view, root_cause.RESPONSES if side == RESPONSE else root_cause.STIMULI)
     if found is not None:
-        return found
+        yield found
+    if found is None or (view.context.stimulus == "contract" and not view.facts.counts(found)):
+        yield _as_any_other(view, stop, side, part)
+
+
+def _as_any_other(view: ExchangeView, stop: StreamStop, side: str, part: str) -> str:
+    """Whose it is if nothing was particular about the stimulus."""
+    direction = view.stream.direction(side)
     if view.answer in (AnswerKind.ENDED, AnswerKind.SILENT) and (due := _error_due(view, stop)) is not None:
         return due
     if stop.kind in (StopKind.STATUS, StopKind.RESET) and view.promised_ready:

@@ -493,7 +493,8 @@ class TestPeculiarStimuli:
     def test_headers_that_are_no_ascii(self, ask, value):
         script, one = started(headers=((b"x-odd", value),))
         one.request().closed(13)
-        assert ask(script).failed == {"ENV-26"}
+        assert ask(script).failed == {"ENV-26", "ENV-16"}
+        assert ask(script, stimulus="off-contract").failed == {"ENV-26"}
 
     def test_a_response_that_comes_first(self, ask):
         script, one = started()

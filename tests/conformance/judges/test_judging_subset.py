@@ -280,12 +280,12 @@ class TestOddItems:
         assert ask(picked(B, subset=hint))["EPP-SUB-11"] is Verdict.PASS
         script = Script(pool=POOL)
         script.exchange(subset=hint).request(BODY).closed(13)
-        assert ask(script).failed == {"EPP-SUB-11"}
+        assert ask(script, stimulus="off-contract").failed == {"EPP-SUB-11"}
 
     def test_an_error_for_a_malformed_item(self, ask):
         script = Script(pool=POOL)
         script.exchange(subset=[B, "nonsense"]).request(BODY).closed(3)
-        assert ask(script).failed == {"EPP-SUB-11"}
+        assert ask(script, stimulus="off-contract").failed == {"EPP-SUB-11"}
 
 
 class TestLenientReaders:
