@@ -212,8 +212,8 @@ FAULTS = (
     ),
     Deviation(name="page-late", why="The page comes a quarter of a second late.", breaks="MS-MET-01", effect="warn",
               faults=_fault(FaultType.LATENCY, "/metrics", latency=250)),
-    Deviation(name="page-late-under-load", why="Each request that runs makes the page 0.1 s later.", breaks="MS-MET-01",
-              effect="warn", faults=_fault(FaultType.LATENCY, "/metrics", latency=0, per_running=100.0),
+    Deviation(name="page-late-under-load", why="Each request that runs makes the page 0.2 s later.", breaks="MS-MET-01",
+              effect="warn", faults=_fault(FaultType.LATENCY, "/metrics", latency=0, per_running=200.0),
               spec={"serving": SLOW}),
     *(
         Deviation(name=f"page-{name}", why=why, breaks="MS-MET-01", effect="warn",

@@ -44,8 +44,8 @@ AT_A_TIME = 5
 """Trials that a worker has in hand: while one EPP is waited for, another is asked."""
 
 AGAIN = 2
-"""How often a trial in which something could not be judged is tried again, after the others: that is our trouble, or a
-busy machine's, and no reason to doubt a judge."""
+"""How often a trial in which something could not be judged is tried again, after the others and at last with nothing
+beside it: that is our trouble, or a busy machine's, and no reason to doubt a judge."""
 
 
 def try_each(
@@ -55,7 +55,7 @@ def try_each(
 
     Raises `HarnessError` if a worker fails.
     """
-    waiting = deque(subjects)
+    waiting, alone = deque(subjects), deque[S]()
     trials: dict[str, T] = {}
     again = Counter({one.name: AGAIN for one in subjects})
     number = min(jobs or cores(), len(subjects))
@@ -72,11 +72,13 @@ def try_each(
                 trial = worker.take()
                 if trial.trouble and again[trial.name]:
                     again[trial.name] -= 1
-                    waiting.append(tried[trial.name])
+                    (waiting if again[trial.name] else alone).append(tried[trial.name])
                 else:
                     trials[trial.name] = trial
                     report(trial)
                 worker.give(waiting)
+            if not any(worker.busy for worker in workers):
+                workers[0].give(alone)
     finally:
         for worker in workers:
             worker.process.let_go()
@@ -91,6 +93,11 @@ class _Worker(Generic[S, T]):
     def __init__(self, attempt: Attempt[S, T]) -> None:
         self.process = ChildProcess(Trials, attempt)
         self._tries: list[str] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has something in hand."""
+        return bool(self._tries)
 
     def give(self, waiting: deque[S]) -> None:
         """Hand it the next subject, if there is one."""

@@ -6,7 +6,6 @@ port that serves requests. What Go's text parser refuses, every EPP of the field
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from statistics import median
 
@@ -23,7 +22,7 @@ STALE = 0.2
 """Seconds after which EPPs of the field hold metrics for stale."""
 
 _WITHHELD = 0.25
-"""Pages are not held against a server that got no processor, or was not looked at, for more than this part of them."""
+"""Of the time of pages under load: if more of it may not be the server's, the rest tells nothing of it either."""
 
 _STALE = "EPPs hold metrics for stale when they are older."
 
@@ -66,24 +65,26 @@ def _served_as_epps_ask(view: ServerView) -> Iterator[Ruling]:
         expected = f"content type {' or '.join(_TYPES)}"
         yield view.fail(PAGE, expected, _type(strange) or "it has none", at=strange, hint=hint, verdict=Verdict.WARN)
     if min(one.event.seconds for one in view.pages) > STALE:
-        yield _late(view, view.pages, f"each of {len(view.pages)}", f"a page within {STALE} s")
+        own = median(map(_own, view.pages)) > STALE
+        yield _late(view, view.pages, f"each of {len(view.pages)}", f"a page within {STALE} s", own=own)
         return
     loaded = tuple(one for one in view.pages if one.loaded)
-    slow = tuple(one for one in loaded if one.event.seconds > STALE)
+    slow = tuple(one for one in loaded if _own(one) > STALE)
     seconds = held_for(loaded, frozenset(one.at for one in slow))
     if seconds >= SHOWN:
-        yield _late(view, slow, f"for {seconds:.1f} s each", f"a page within {STALE} s, under load, too")
+        # Work that a busy machine left undone makes later pages late, too.
+        own = sum(one.event.late for one in slow) <= _WITHHELD * sum(one.event.seconds for one in slow)
+        yield _late(view, slow, f"for {seconds:.1f} s each", f"a page within {STALE} s, under load, too", own=own)
 
 
-def _late(view: ServerView, pages: tuple[Scraped, ...], which: str, expected: str) -> Ruling:
-    """Pages that are late. Only what is the server's own doing counts.
+def _own(one: Scraped) -> float:
+    """Seconds that a page took by the server's doing."""
+    return one.event.seconds - one.event.late
 
-    Work that a busy machine left undone makes later pages late, too. So where more than a small part of their time was
-    withheld from it, the rest tells nothing.
-    """
-    taken, late = [one.event.seconds for one in pages], [one.event.late for one in pages]
-    actual = f"{which} took {min(taken):.2f} s or longer"
-    own = median(map(operator.sub, taken, late)) > STALE and sum(late) <= _WITHHELD * sum(taken)
+
+def _late(view: ServerView, pages: tuple[Scraped, ...], which: str, expected: str, *, own: bool) -> Ruling:
+    """Pages that are late, by the server's `own` doing or by that of a busy machine."""
+    actual = f"{which} took {min(one.event.seconds for one in pages):.2f} s or longer"
     if own:
         return view.fail(PAGE, expected, actual, at=pages[-1], hint=_STALE, verdict=Verdict.WARN)
     actual += ", of which a part may not be the server's: this machine was too busy"
