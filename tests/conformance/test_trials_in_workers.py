@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.run.engine import EngineThread
@@ -26,7 +26,6 @@ class Tried:
 
     name: str
     trouble: tuple[str, ...] = ()
-    beside: frozenset[str] = field(default_factory=frozenset)
 
 
 async def attempt(subject: Subject, _engine: EngineThread) -> Tried:
@@ -34,14 +33,14 @@ async def attempt(subject: Subject, _engine: EngineThread) -> Tried:
     mark.touch()
     try:
         if not subject.shy:
-            while len([*subject.folder.glob("*.tried")]) < AGAIN:
+            while len([*subject.folder.glob("*.tried")]) < AGAIN:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             return Tried(subject.name)
         count = len([*subject.folder.glob("*.tried")])
-        while not (beside := _beside(subject)) and count < AGAIN:
+        while not (beside := _beside(subject)) and count < AGAIN:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         (subject.folder / f"{count}.tried").touch()
-        return Tried(subject.name, tuple(beside), frozenset(beside))
+        return Tried(subject.name, tuple(beside))
     finally:
         mark.unlink()
 
