@@ -142,3 +142,10 @@ async def first_of(arriving: asyncio.Task[None], *beside: asyncio.Task[None]) ->
         done, waited = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
+
+
+async def cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel `tasks`, and wait until they have ended, however."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from conformance.evidence.episode import Context, ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor
-from conformance.load.arrivals import Schedule, first_of
+from conformance.load.arrivals import Schedule, cancelled, first_of
 from conformance.load.churn import PoolChurn, PoolWatcher
 from conformance.load.course import Course, Snapshot, Stretch
 from conformance.load.disturber import Disturber
@@ -205,18 +205,18 @@ class LoadRun:
         """Until `arrivals` are over or the target is gone; then what is under way ends."""
         loop = asyncio.get_running_loop()
         self.began, self.start_time, self.idleness = True, time.monotonic(), Idleness()
-        others = [loop.create_task(one) for one in (self._every_second(), self._watch_processor(), *beside)]
-        arriving = loop.create_task(arrivals)
+        looking = [loop.create_task(one) for one in (self._every_second(), self._watch_processor())]
+        arriving, *others = (loop.create_task(one) for one in (arrivals, *beside))
         try:
-            await first_of(arriving, *others)
+            await first_of(arriving, *looking, *others)
             self.complete = not (self.troubles.gone or self.cut_short)
         finally:
             self.seconds = time.monotonic() - self.start_time
-            arriving.cancel()
-            for task in others:
-                task.cancel()
-            await asyncio.gather(arriving, *others, return_exceptions=True)
-            await self._end()
+            await cancelled([arriving, *others])
+            try:
+                await self._end()  # which is looked at, too: it may take long
+            finally:
+                await cancelled(looking)
             self.complete = self.complete and not self.crashes
 
     async def _end(self) -> None:
