@@ -71,6 +71,16 @@ def exceeded(run: LoadRun) -> list[Aftermath]:
     return [one for one in run.troubles.all if one.exceeded(run.start_time + run.seconds)]
 
 
+def ended_early(run: LoadRun) -> str:
+    """What ended the load before its time, in words, where that was not its target; "" if nothing did."""
+    if run.cut_short or run.complete or not run.began or run.crashes or run.troubles.gone:
+        return run.cut_short
+    whole = run.settings.file.seconds
+    if run.seconds < whole:
+        return f"it was interrupted after {run.seconds:.1f} of {whole:g} s"
+    return "it was interrupted while the last exchanges were awaited"
+
+
 def result(run: LoadRun) -> str:
     """What came out, in words."""
     broken = any(Verdict.FAIL in counts for counts in verdicts(run).values())
@@ -104,7 +114,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
         "version": settings.version,
         "load": settings.file.model_dump(mode="json", by_alias=True, exclude_defaults=True),
         "complete": run.complete,
-        **({"cutShort": run.cut_short} if run.cut_short else {}),
+        **({"cutShort": why} if (why := ended_early(run)) else {}),
         "exitCode": exit_code(run),
         "result": result(run),
         "exchanges": {
@@ -250,8 +260,8 @@ def summary(run: LoadRun) -> Iterator[str]:
     for crash in run.crashes:
         last = crash.output.strip().splitlines()[-1:] or ["no output"]
         yield f"FAIL {CRASH}: the target's process ended with {crash.code} ({last[0]})"
-    if run.cut_short:
-        yield f"the load ended before its time: {run.cut_short}"
+    if why := ended_early(run):
+        yield f"the load ended before its time: {why}"
     yield from _troubles(run)
     for change, why in _blind(run):
         yield f"after churn `{change}` no pick could be wrong: {why}"
@@ -321,14 +331,14 @@ def _trouble(one: Aftermath, run: LoadRun) -> str:
         how = f"no exchange after it and before the next trouble tells{limit}"
     else:
         how = f"NOT recovered from{limit}" if one.ended is not None else f"it did not end{limit}"
-    until = f" to {one.ended - run.start_time:.1f} s" if one.ended is not None else ""
+    until = f" to {one.ended - run.start_time:.1f}" if one.ended is not None else ""
     broken = [
         f"{count} {name} {when}"
         for when, counts in (("during", one.during), ("after", one.after))
         for name, count in sorted((+counts).items())
     ]
     lost = f"; {plural(one.lost, 'exchange was', 'exchanges were')} lost to it" if one.kind == "kill-target" else ""
-    return f"trouble: {one.kind} at {begun:.1f}{until}: {how}{lost}; violations: {', '.join(broken) or 'none'}"
+    return f"trouble: {one.kind} at {begun:.1f}{until} s: {how}{lost}; violations: {', '.join(broken) or 'none'}"
 
 
 def _growth(run: LoadRun) -> Iterator[str]:

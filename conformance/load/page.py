@@ -98,8 +98,6 @@ def _facts(made: Plain) -> list[tuple[str, str]]:
     for one in generator.get("workers", ()):
         state = "" if one["complete"] else ", its share is incomplete"
         found.append((f"Worker {one['name']}", f"{one['judged']:,} judged, {one['failed']:,} failed{state}"))
-    if "cutShort" in made:
-        found.append(("Ended before its time", made["cutShort"]))
     if made["memory"]:
         found.append(("Verdicts remembered", f"{made['memory']['hitRate']:.2%}"))
     return found

@@ -28,7 +28,7 @@ _LOOKS = 2
 """Turns of the loop before a sweep, in which it reads what came: after a standstill, timers are first."""
 
 _REFUSAL = 0.1
-"""Seconds until a request to a target that is away fails; in a closed loop, the next begins then."""
+"""Seconds until a request fails to which no connection is made: in a closed loop, the next begins then."""
 
 _BUSY = 0.25
 """Seconds that our own loop may stand still at a time, in place of `LAGGING`, where answers to others took more than
@@ -201,6 +201,8 @@ class Traffic:
             try:
                 transport = await self._connections().transport()
             except ConnectFailed as problem:
+                if not isinstance(problem, ConnectTimedOut):
+                    await asyncio.sleep(_REFUSAL)
                 self._unreachable(str(problem), since if isinstance(problem, ConnectTimedOut) else None)
                 continue
             while self.waiting and transport.can_open():

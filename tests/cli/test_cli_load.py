@@ -189,6 +189,8 @@ def test_a_process_that_ends_is_one_finding(cli, tmp_path: Path) -> None:
     assert ran.code == 1, ran.out + ran.err
     assert [one for one, said in verdicts(tmp_path / "r").items() if said == "fail"] == ["ENV-27"]
     assert document(tmp_path / "r")["crashes"][0]["code"] == 7
+    lost = document(tmp_path / "r")["exchanges"]["lostWithTheProcess"]
+    assert 0 < lost < 16 * 100, "each of the sixteen waits a moment before the next takes its place"
     assert not document(tmp_path / "r")["complete"]
 
 
@@ -233,8 +235,10 @@ def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 4, said
+    assert "the load ended before its time: it was interrupted after " in said
     found = document(tmp_path)
     assert not found["complete"]
+    assert found["cutShort"] in (tmp_path / "load.html").read_text()
     assert found["exchanges"]["judged"] >= first["judged"]
 
 
@@ -493,8 +497,10 @@ def test_ctrl_c_gives_a_report_of_what_all_processes_saw(program, tmp_path: Path
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 4, said
+    assert "the load ended before its time: it was interrupted after " in said
     found = document(tmp_path)
     assert not found["complete"]
+    assert found["cutShort"] in (tmp_path / "load.html").read_text()
     assert found["exchanges"]["judged"] >= first["judged"]
 
 
@@ -551,6 +557,7 @@ def test_ctrl_c_while_the_last_exchanges_are_awaited_leaves_the_load_incomplete(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 4, said
+    assert "it was interrupted while the last exchanges were awaited" in said
     found = document(tmp_path)
     assert not found["complete"]
     assert found["exchanges"]["unfinished"] == found["exchanges"]["begun"] - found["exchanges"]["judged"] > 0

@@ -98,6 +98,21 @@ def test_trouble_that_the_next_follows_too_soon_does_not_say_that_nothing_began(
     assert "<td>no exchange after it and before the next trouble tells</td>" in shown
 
 
+def test_trouble_that_the_load_ended_in_is_not_said_to_have_stayed(folder) -> None:
+    made = json.loads((folder / "load.json").read_text())
+    made["troubles"][0] |= {"seconds": None, "recoveredAfter": None, "untried": False}
+    assert "<td>it did not end</td>" in html(made, "NOT conformant")
+
+
+def test_what_ended_a_load_early_and_what_it_left_undecided_is_on_top(folder) -> None:
+    made = json.loads((folder / "load.json").read_text())
+    made |= {"complete": False, "cutShort": "it was interrupted after 1.0 of 2.2 s"}
+    made["exchanges"]["undecided"] = 7
+    top, _, _ = html(made, "incomplete").partition("<main>")
+    assert "ended before its time: it was interrupted after 1.0 of 2.2 s." in top
+    assert "7 exchanges are undecided" in top
+
+
 def test_the_page_asks_for_nothing_and_runs_nothing(page) -> None:
     assert "default-src 'none'; style-src 'sha256-" in unescape(page)
     assert not re.search(r"<script|<link|\ssrc=|https?://", page)
