@@ -138,9 +138,15 @@ def load(
     for option, value in (("--bind", bind), ("--wait", wait)):
         if value is not None and workers is None:
             raise UsageError(f"{option} is for workers, and there are none", hint="add --workers N, or leave it out")
+    version, *more = protocol_versions(resolved.profile, what.protocol_version or ())
+    if more:
+        raise UsageError(
+            f"a load is judged by one version, not by {', '.join([version, *more])}",
+            hint="give one --protocol-version, and load again for each other",
+        )
     settings = LoadSettings(
         profile=resolved.profile,
-        version=protocol_versions(resolved.profile, what.protocol_version or ())[-1],
+        version=version,
         values=resolved.values,
         file=_file(file, rate, concurrent, seconds, pods, resolved.profile, alone=workers is None),
         seed=random.randrange(2**32) if what.seed is None else what.seed,

@@ -129,23 +129,19 @@ class LoadFile(FileModel):
         """The names of those pods, by which `exchange` may refer to them: `{p1}`."""
         return tuple(f"p{number}" for number in range(1, self.pods + 1))
 
-    @model_validator(mode="after")
-    def _names_differ(self) -> LoadFile:
-        names = [one.name for one in self.mix]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"two kinds of request are called {', '.join(repeated)}")
-        return self
-
 
 _REFERRING = ("headers", "subset", "hint", "metadata")
 """Fields of an exchange whose strings refer to endpoints."""
 
 
 def problems(pods: Collection[str], document: Document) -> Iterator[Problem]:
-    """What in the `document` of a load refers to none of `pods`, by its place."""
+    """What in the `document` of a load refers to none of `pods`, or has a name that is taken, by its place."""
     known = {*pods, references.NOBODY}
+    names: set[str] = set()
     for index, one in enumerate(document.data["mix"]):
+        if one["name"] in names:
+            yield document.problem(("mix", index, "name"), f"two kinds of request are called {one['name']}")
+        names.add(one["name"])
         exchange = one.get("exchange") or {}
         referring = {name: exchange[name] for name in _REFERRING if name in exchange}
         for place, name in references.names(referring):

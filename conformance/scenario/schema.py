@@ -58,6 +58,9 @@ class BodySpec(FileModel):
     def _fills_with_something(self) -> BodySpec:
         if self.wide and self.size is None:
             raise ValueError("`wide` needs a `size`")
+        given = [name for name in ("json_", "text", "base64", "size") if name in self.model_fields_set]
+        if len(given) > 1:
+            raise ValueError(f"give one of json, text, base64 and size, not {' and '.join(given).replace('_', '')}")
         return self
 
 

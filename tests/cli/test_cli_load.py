@@ -250,7 +250,11 @@ def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None
         ("mix: [{name: a, exchange: {repeat: 3}}]\n", "`repeat` has no meaning under load"),
         ("mix: [{name: a, expect: {status: 200}}]\n", "`expect.status` has no meaning under load"),
         ("mix: [{name: a, expect: {answer: [endpont]}}]\n", "no answer is 'endpont'"),
-        ("mix: [{name: a}, {name: a}]\n", "two kinds of request are called a"),
+        ("mix: [{name: a}, {name: a}]\n", "load.yaml:1:25: mix[1].name: two kinds of request are called a"),
+        (
+            "mix: [{name: a, exchange: {body: {size: 9, text: x}}}]\n",
+            "give one of json, text, base64 and size, not text and size",
+        ),
         ("mix: [{name: a}]\nchurn: [{change: explode, every: 1}]\n", "load.yaml:2:"),
         (
             "mix: [{name: a}]\nchurn: [{change: restart, every: 1, lasts: 2}]\n",
@@ -303,6 +307,13 @@ def test_more_at_a_time_than_may_begin_is_refused(cli, tmp_path: Path, flags: tu
     assert ran.code == 2
     assert said in ran.err
     assert "add --at-once" in ran.err
+
+
+def test_a_load_is_judged_by_one_version(cli, tmp_path: Path) -> None:
+    for flags in (("all",), ("1.0.0", "--protocol-version", "next")):
+        ran = cli("load", "--protocol-version", *flags, "-o", tmp_path / "r")
+        assert ran.code == 2
+        assert "a load is judged by one version, not by " in ran.err
 
 
 def test_pods_are_not_asked_for_where_endpoints_are_fixed(cli, tmp_path: Path) -> None:
