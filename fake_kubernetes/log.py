@@ -65,5 +65,6 @@ class RequestRecord:
         query = "&".join(f"{name}={value}" for name, value in self.query.items())
         line = f"{self.method} {self.path}{'?' + query if query else ''} -> {self.status or 'not answered'}"
         if self.watch is not None:
-            line += f", {len(self.watch.events)} events" + (f", {self.watch.ended}" if self.watch.ended else ", open")
+            sent = len(self.watch.events)
+            line += f", {sent} event{'' if sent == 1 else 's'}, {self.watch.ended or 'open'}"
         return line + (f" ({self.message})" if self.message else "")

@@ -15,7 +15,7 @@ MEANT: Mapping[str, tuple[str, ...]] = {
     "verify": ("validate", "check", "audit"),
     "convert": ("export", "render", "html", "junit"),
     "list": ("ls", "scenarios", "requirements", "catalogue"),
-    "explain": ("describe", "why", "help"),
+    "explain": ("describe", "why"),
     "init": ("new", "create", "make"),
     "new": ("init", "create", "make"),
     "lint": ("check", "validate", "verify"),
@@ -23,7 +23,7 @@ MEANT: Mapping[str, tuple[str, ...]] = {
     "doctor": ("diagnose",),
     "kube": ("kubernetes", "k8s"),
     "pool": ("fleet", "modelserver", "model-servers"),
-    "tap": ("listen", "sniff", "watch"),
+    "tap": ("listen", "sniff"),
     "selftest": ("self-test", "mutants", "faults"),
     "certify": ("submit", "certification"),
     "suggest": ("new", "init", "create"),
@@ -47,6 +47,10 @@ class Commands(TyperGroup):
         inside = [(group, command) for group in here for command in self._inside(ctx, group)]
         found = [command for command in here if name.casefold() in MEANT.get(command, ())]
         found += [f"{group} {command}" for group, command in inside if name == command]
+        run = self.get_command(ctx, "run")
+        found += [f"run --{name}" for one in (run.params if run else ()) if f"--{name}" in one.opts]
+        known = [f"{group} {command}" for group, command in inside if name.casefold() in MEANT.get(command, ())]
+        found += known if len(known) == 1 else ()
         found += difflib.get_close_matches(name, here, n=1)
         return next(iter(found), None)
 

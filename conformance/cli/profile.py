@@ -199,10 +199,15 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped profile.", autocompletion=PROFILES)],
 ) -> None:
     """Print a profile that comes with the suite, to copy from."""
-    from conformance.errors import UnknownNameError
+    from conformance.errors import UnknownNameError, UsageError
     from conformance.targets.resolve import shipped
 
     known = shipped()
+    if name not in known and Path(name).exists():
+        raise UsageError(
+            f"{name} is not the name of a shipped profile: `profile show` prints only those",
+            hint=f"what a file says is checked by: epp-conformance profile check {shlex.quote(name)}",
+        )
     if name not in known:
         raise UnknownNameError("profile", name, known)
     typer.echo(known[name].read_text(encoding="utf-8"), nl=False)

@@ -16,6 +16,8 @@ from conformance.printable import plural
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import built_in, load
 
+HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
+
 
 @pytest.mark.parametrize(
     ("arguments", "meant"),
@@ -24,6 +26,8 @@ from conformance.scenario.loader import built_in, load
         (("verify", "x"), "epp-conformance report verify"),
         (("validate",), "epp-conformance"),
         (("rum",), "epp-conformance run"),
+        (("watch",), "epp-conformance run --watch'?"),
+        (("html",), "epp-conformance report convert'?"),
         (("profile", "new"), "epp-conformance profile init"),
         (("scenario", "check"), "epp-conformance scenario lint"),
     ],
@@ -53,6 +57,24 @@ def test_an_address_without_a_port_lacks_one(cli, host: str) -> None:
 def test_an_address_that_is_none_is_told_how_it_is_written(cli, address: str, hint: str) -> None:
     ran = cli("run", "-q", "--epp", address)
     assert (ran.code, ran.err.splitlines()[-1]) == (2, f"  hint: {hint}")
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "hint"),
+    [
+        ("html", "the HTTP status is '502', not 200", "is this the right port, and does a proxy stand before the EPP?"),
+        ("too_large", "the HTTP status is '431', not 200", "more bytes of header fields than the server takes"),
+        ("content_type", "the content type is 'application/json'", "an HTTP server answers there, and not as gRPC"),
+    ],
+)
+def test_an_answer_that_is_not_grpc_is_not_blamed_on_the_endpoints(
+    cli, tmp_path: Path, mode: str, said: str, hint: str
+) -> None:
+    epp = f"cmd:{sys.executable} {HOSTILE} {{port}} {{endpointsFile}} {mode} 0"
+    ran = cli("run", "-q", "-k", "destination.completion", "--epp", epp, "-o", tmp_path)
+    assert ran.code == 4
+    assert f"the answer was not gRPC: {said}" in ran.err
+    assert hint in ran.err.partition("hint:")[2]
 
 
 def test_a_value_that_no_flag_has_is_told_with_those_that_it_has(cli) -> None:

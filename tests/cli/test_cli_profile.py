@@ -32,6 +32,14 @@ def test_shipped_profiles_are_listed_and_shown(cli) -> None:
     assert "gie-epp-1.5" in ran.err
 
 
+def test_a_file_is_not_said_to_be_missing(cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
+    ran = cli("profile", "show", tmp_path / "mine.yaml")
+    assert ran.code == 2
+    assert "there is no" not in ran.err
+    assert f"epp-conformance profile check {tmp_path / 'mine.yaml'}" in ran.err
+
+
 @pytest.mark.parametrize(
     "flags",
     [

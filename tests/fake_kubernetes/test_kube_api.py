@@ -394,7 +394,7 @@ def test_the_log_says_who_asked_what_and_on_event_hears_it(serving, watching):
             assert (delivery.type, delivery.name, delivery.user_agent) == ("ADDED", "a", "epp/1.5")
             assert delivery.resource_version == emulator.store.resource_version
             assert str(listing) == f"GET {PODS_PATH}?limit=5 -> 200"
-            assert f"GET {PODS_PATH}?watch=true -> 200, 1 events" in str(opened)
+            assert f"GET {PODS_PATH}?watch=true -> 200, 1 event, open" in str(opened)
             assert [each for each in heard if isinstance(each, RequestRecord)] == [listing, unknown, opened]
             assert [each for each in heard if isinstance(each, Delivery)] == [delivery]
 

@@ -9,7 +9,8 @@ from conformance.errors import GateFailedError
 from conformance.printable import quoted
 from conformance.reading.decoded_message import decode
 from conformance.targets.profile import Kubernetes, Profile
-from ext_proc.record import Author, Entry, Malformed, Message
+from ext_proc.grpc import head_problem
+from ext_proc.record import Author, Entry, Malformed, Message, StreamEnded, header
 from fake_kubernetes.log import RequestRecord
 from fake_proxy.exchange import ExchangeOutcome
 
@@ -23,6 +24,9 @@ ASKED = 15
 UNKNOWN, INVALID_ARGUMENT, UNIMPLEMENTED, INTERNAL = 2, 3, 12, 13
 """gRPC status: of a handler that failed (2, 13), of one that refuses what it reads (3), and of a server without the
 service that was called (12)."""
+
+TOO_LARGE = b"431"
+"""The HTTP status for header fields that are larger than a server takes."""
 
 NOT_FOUND = 404
 """The HTTP status for a model that is unknown."""
@@ -107,9 +111,22 @@ def describe(outcome: ExchangeOutcome | None) -> str:
     ended = outcome.stream
     if ended is not None and ended.how == "status":
         return f"the stream ended with gRPC status {ended.status} {ended.message!r}"
-    if ended is not None and ended.how in ("malformed", "lost", "refused"):
+    if ended is not None and ended.how == "malformed":
+        return f"the answer was not gRPC: {ended.message}"
+    if ended is not None and ended.how in ("lost", "refused"):
         return f"the stream was {ended.how}: {ended.message}"
     return f"the client got HTTP {outcome.status} ({outcome.details})"
+
+
+def _no_grpc(ended: StreamEnded) -> str:
+    """What to do about an answer that is HTTP and not gRPC."""
+    if not head_problem(ended.headers):
+        return "a gRPC answer ends with trailers, and grpc-status is one of them: what does its server send at the end?"
+    if header(ended.headers, b":status") == TOO_LARGE:
+        return "431 says that the call has more bytes of header fields than the server takes: which limit is set there?"
+    return (
+        "an HTTP server answers there, and not as gRPC: is this the right port, and does a proxy stand before the EPP?"
+    )
 
 
 def hint(profile: Profile, last: ExchangeOutcome | None) -> str:
@@ -132,6 +149,8 @@ def hint(profile: Profile, last: ExchangeOutcome | None) -> str:
             "it accepts streams and does not answer: does it wait for another body mode (--body-mode), for the end of "
             "a body (end_of_stream, also of an empty chunk), or until it is ready?"
         )
+    if ended is not None and ended.how == "malformed":
+        return _no_grpc(ended)
     if last is not None and last.status == NOT_FOUND:
         model = profile.requests.model
         return f"404 may say that it serves no model {model!r}: requests.model of the profile names it"

@@ -308,6 +308,9 @@ class Epp:
     async def html(self, stream: ServedStream) -> None:
         stream.respond_http(502, ((b"content-type", b"text/html"),), b"<html><script>alert(1)</script></html>")
 
+    async def too_large(self, stream: ServedStream) -> None:
+        stream.respond_http(431)
+
     async def content_type(self, stream: ServedStream) -> None:
         stream.respond_http(200, ((b"content-type", b"application/json"),), b"{}")
 
