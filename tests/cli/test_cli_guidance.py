@@ -139,7 +139,7 @@ def test_what_is_no_file_to_read_is_refused_and_not_waited_for(cli, tmp_path: Pa
 @pytest.mark.parametrize(
     "command",
     [("judge",), ("replay",), ("drift",), ("scenario", "from"), ("scenario", "lint"), ("report", "show"),
-     ("report", "verify")],
+     ("report", "verify"), ("report", "matrix"), ("report", "reproduce")],
     ids=" ".join,
 )  # fmt: skip
 def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(cli, tmp_path: Path, command: tuple[str, ...]) -> None:

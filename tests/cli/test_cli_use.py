@@ -105,10 +105,11 @@ def test_a_kubeconfig_that_can_not_be_written_is_told_with_its_flag(cli, tmp_pat
 
 def test_nothing_is_written_where_nothing_can_be(cli, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    ran = cli("run", "-k", "subset.nobody", "-o", tmp_path / "file" / "report")
-    assert ran.code == 2
-    assert "no report can be written" in ran.err
-    assert "--output" in ran.err
+    for place in (tmp_path / "file", tmp_path / "file" / "report"):
+        ran = cli("run", "-k", "subset.nobody", "-o", place)
+        assert ran.code == 2
+        assert f"no report can be written to {place}" in ran.err
+        assert "--output is a folder, and a file is there" in ran.err
 
 
 def test_a_report_that_can_not_be_written_again_is_said_before_anything_runs(cli, tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ def read_document(path: Path) -> dict[str, Any]:
     Keys given twice, NaN, YAML aliases, deep nesting and files over `MAX_REPORT_BYTES` are refused (`ReportError`).
     """
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # opening a pipe would wait for a writer
+            raise ReportError(f"{path}: not a regular file", hint="write to a file first, and name that")
         size = path.stat().st_size
         if size > MAX_REPORT_BYTES:
             raise ReportError(f"{path}: {size} bytes are more than a report has", hint="is it the evidence file?")

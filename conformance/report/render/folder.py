@@ -50,6 +50,10 @@ def make_folder(output: Path) -> None:
         for place in (output / name for name in _NAMES):
             with contextlib.suppress(FileNotFoundError):
                 place.open("r+b").close()
+    except (FileExistsError, NotADirectoryError) as problem:
+        raise UsageError(
+            f"no report can be written to {place}: {problem.strerror}", hint="--output is a folder, and a file is there"
+        ) from None
     except OSError as problem:
         raise UsageError(
             f"no report can be written to {place}: {problem.strerror}",
