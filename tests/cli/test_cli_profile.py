@@ -249,3 +249,17 @@ def test_doctor_tells_of_objectives_that_a_target_which_sheds_does_not_read(cli,
     assert "claims.sheds: false" in ran.out
     ran = cli("doctor", "--profile", watching(tmp_path, "objectives"))
     assert "✓ objectives" in ran.out, ran.out + ran.err
+
+
+def test_a_target_is_called_by_the_binary_that_was_given_and_not_by_the_placeholder(cli, tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("reference-epp")
+    flags = '"--listen=127.0.0.1:{port}", "--endpoints-file={endpointsFile}"'
+    profile = tmp_path / "mine.yaml"
+    profile.write_text(f'start:\n  command: ["{{binary}}", {flags}]\ndiscovery:\n  file: {{}}\n')
+    ran = cli("run", "-q", "-k", "subset.nobody", "--profile", profile, "--binary", program, "-o", tmp_path / "report")
+    assert ran.code == 4
+    assert ran.out.startswith("Endpoint Picker Protocol 1.0.0: reference-epp\n")
+    assert cli("report", "verify", tmp_path / "report").code == 0
+    assert cli("report", "convert", tmp_path / "report", "--to", "markdown").out.startswith(
+        "## Endpoint Picker Protocol conformance of reference-epp:"
+    )

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from conformance.evidence.redaction import Redactor
@@ -242,7 +242,7 @@ def subject_of(profile: AnyProfile, image: str | None = None, binary: str | None
         program, *arguments = start.command
         return Subject(
             kind="command",
-            name=program,
+            name=_program(program, binary),
             digest=_file_digest(program.replace("{binary}", binary or "{binary}"), start.workdir),
             flags=(*arguments, *start.args),
             env=env,
@@ -263,8 +263,14 @@ def _gateway_subject(address: str, start: GatewayStart, env: tuple[str, ...], bi
     if start.command:
         program, *arguments = start.command
         digest = _file_digest(program.replace("{binary}", binary or "{binary}"), start.workdir)
-        return Subject(kind="command", name=program, digest=digest, flags=tuple(arguments), env=env, address=address)
+        name = _program(program, binary)
+        return Subject(kind="command", name=name, digest=digest, flags=tuple(arguments), env=env, address=address)
     return Subject(kind="address", name=address, digest=None, flags=(), env=env, address=address)
+
+
+def _program(program: str, binary: str | None) -> str:
+    """The program by its name, and not by the placeholder for it; its folder says only how that machine is laid out."""
+    return program.replace("{binary}", PurePath(binary).name) if binary else program
 
 
 def _file_digest(program: str, workdir: str | None) -> str | None:
