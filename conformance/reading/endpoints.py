@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 BLANKS = " \t\r\n"
@@ -131,3 +132,16 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address  # as the types of Go and Java have it
+
+
+def distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    """The endpoints in their one spelling. Raises `ValueError` for what is none, and for one that is there twice."""
+    found: list[str] = []
+    for text in texts:
+        item = parse(text)
+        if item.canonical is None:
+            raise ValueError(f"{text!r} is no endpoint: {item.problem}; give ip:port, IPv6 as [::1]:port")
+        if item.canonical in found:
+            raise ValueError(f"{text} is there twice")
+        found.append(item.canonical)
+    return tuple(found)

@@ -18,6 +18,7 @@ from pydantic import Field, field_validator, model_validator
 
 from conformance.errors import did_you_mean
 from conformance.evidence.episode import GatewayFacts
+from conformance.reading.endpoints import distinct
 from conformance.reading.endpoints import parse as parse_endpoint
 from conformance.requirements.schema import Version
 from conformance.scenario.header_fields import is_header_name
@@ -80,15 +81,7 @@ class Backend(FileModel):
     @field_validator("endpoints")
     @classmethod
     def _canonical(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
-        found: list[str] = []
-        for text in endpoints:
-            one = parse_endpoint(text)
-            if one.canonical is None:
-                raise ValueError(f"{text!r} is no endpoint: {one.problem}; give ip:port, IPv6 as [::1]:port")
-            if one.canonical in found:
-                raise ValueError(f"{text} is there twice")
-            found.append(one.canonical)
-        return tuple(found)
+        return distinct(endpoints)
 
 
 class GatewayProfile(FileModel):

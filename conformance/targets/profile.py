@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from conformance.evidence.episode import Claims
+from conformance.reading.endpoints import distinct
 from conformance.requirements.schema import Version
 from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
@@ -131,6 +132,11 @@ class Fixed(FileModel):
     """Endpoints that the target knows already; fake model servers are bound there."""
 
     endpoints: tuple[str, ...] = Field(min_length=1, description="the endpoints, as ip:port")
+
+    @field_validator("endpoints")
+    @classmethod
+    def _canonical(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
+        return distinct(endpoints)
 
 
 class Kubernetes(FileModel):

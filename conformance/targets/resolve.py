@@ -14,7 +14,7 @@ from typing import Any
 import pydantic
 
 from conformance.errors import UnknownNameError, UsageError, did_you_mean, nearest
-from conformance.reading.endpoints import parse as parse_endpoint
+from conformance.reading.endpoints import distinct
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import Document, FileError, Problem, load, parse
@@ -310,17 +310,11 @@ def _discovery(overrides: Overrides, profile: Profile | None) -> Discovery | Non
 
 def endpoints_of(flag: str, given: Sequence[str]) -> tuple[str, ...]:
     """The endpoints that a flag names, one or several at a time. Raises `UsageError`."""
-    found: list[str] = []
-    for text in (part.strip() for one in given for part in one.split(",")):
-        item = parse_endpoint(text)
-        if item.canonical is None:
-            raise UsageError(
-                f"{flag}: {text!r} is no endpoint: {item.problem}", hint="give ip:port, IPv6 as [::1]:port"
-            )
-        if item.canonical in found:
-            raise UsageError(f"{flag}: {text} is there twice")
-        found.append(item.canonical)
-    return tuple(found)
+    try:
+        return distinct(part.strip() for one in given for part in one.split(","))
+    except ValueError as problem:
+        text, _, hint = str(problem).partition("; ")
+        raise UsageError(f"{flag}: {text}", hint=hint) from None
 
 
 def _body_modes(given: Sequence[str]) -> tuple[BodyMode, ...]:

@@ -263,3 +263,12 @@ def test_a_target_is_called_by_the_binary_that_was_given_and_not_by_the_placehol
     assert cli("report", "convert", tmp_path / "report", "--to", "markdown").out.startswith(
         "## Endpoint Picker Protocol conformance of reference-epp:"
     )
+
+
+def test_a_profile_is_not_begun_with_an_endpoint_that_is_none(cli, tmp_path: Path) -> None:
+    """A name would never be what an endpoint picker says, and a right one would be blamed for that."""
+    flags = ("--address", "127.0.0.1:9002", "--discovery", "fixed", "--endpoint", "localhost:8000")
+    ran = cli("profile", "init", tmp_path / "mine.yaml", *flags)
+    assert ran.code == 2
+    assert "discovery.fixed.endpoints: 'localhost:8000' is no endpoint: 'localhost' is no IP address" in ran.err
+    assert not (tmp_path / "mine.yaml").exists()
