@@ -142,8 +142,8 @@ class Fixed(FileModel):
 class Kubernetes(FileModel):
     """The objects that the target looks for in the Kubernetes API."""
 
-    namespace: str = Field("default", description="the namespace of the pool and its pods")
-    pool: str = Field("pool", description="the name of the InferencePool")
+    namespace: str = Field("default", min_length=1, description="the namespace of the pool and its pods")
+    pool: str = Field("pool", min_length=1, description="the name of the InferencePool")
     group: Literal["inference.networking.k8s.io", "inference.networking.x-k8s.io"] = Field(
         "inference.networking.k8s.io", description="the API group of the InferencePool"
     )

@@ -278,6 +278,10 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
         ("discovery: {file: {}}\ntls: {mode: verified, ca: .}\n", r"2:27: tls.ca: .* is a folder, not a file"),
         ("discovery: {file: {}}\naddress: nowhere\n", r"2:10: address: 'nowhere' is no address"),
         ("discovery: {file: {path: no/where.txt}}\n", r"1:26: discovery.file.path: there is no folder no"),
+        (
+            "discovery: {kubernetes: {pool: ''}}\n",
+            r"1:32: discovery.kubernetes.pool: String should have at least 1 character",
+        ),
         ("discovery: {fixed: {endpoints: ['localhost:8000']}}\n", r"1:32: .*'localhost' is no IP address"),
         ("discovery: {fixed: {endpoints: [epp]}}\n", r"1:32: .*endpoints: 'epp' is no endpoint: there is no port"),
         ("discovery: {fixed: {endpoints: ['127.0.0.1:99999']}}\n", r"1:32: .*'99999' is no port from 1 to 65535"),
