@@ -60,10 +60,14 @@ def _odd_served(view: ExchangeView) -> bool:
 
 
 def odd_protocol_config(view: ExchangeView) -> bool:
-    """No protocol_config on the first message, or bodies that do not wait for the answer to the headers; unless a
-    request of the same kind with the usual one went unanswered, too."""
-    return _odd_config(view) and not any(
-        one.stream.missing is not None and _kind(one) == _kind(view) for one in view.siblings if not _odd_config(one)
+    """No protocol_config on the first message, or bodies that do not wait for the answer to the headers; where with the
+    usual one a request with as much to answer was answered, and none of the same kind was not: else the EPP may answer
+    no such request."""
+    usual = [one for one in view.siblings if not _odd_config(one)]
+    return (
+        _odd_config(view)
+        and any(_answered_like(one, view) and _kind(one)[1] is _kind(view)[1] for one in usual)
+        and not any(one.stream.missing is not None and _kind(one) == _kind(view) for one in usual)
     )
 
 

@@ -91,8 +91,8 @@ def explore(
 
     def breaks(work: Work, judged: JudgedResult) -> bool:
         failed = [one for one in judged.result.findings if one.verdict is Verdict.FAIL]
-        explained = {(one.exchange, one.seq) for one in failed if one.requirement in known}
-        broken = {one.requirement for one in failed if (one.exchange, one.seq) not in explained}
+        explained = {(one.exchange, one.seq) for one in failed if one.requirement in known and one.seq is not None}
+        broken = {one.requirement for one in failed if (one.exchange, one.seq) not in explained} - set(known)
         if broken:
             found.append((judged, work.instance.scenario.model_copy(update={"requirements": tuple(sorted(broken))})))
         return bool(broken)

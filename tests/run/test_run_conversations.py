@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.outcome import ScenarioResult
 from conformance.planning.plan import Work
 from conformance.planning.results import GENERATED_ID as ID
@@ -16,7 +18,7 @@ MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered")
 PODS = ("a", "b", "c")
 
 
-def judged(work: Work, verdict: Verdict) -> JudgedResult:
+def judged(work: Work, verdict: Verdict, *, broken: dict[str, int | None] | None = None) -> JudgedResult:
     result = ScenarioResult(
         id=work.id,
         scenario=work.id,
@@ -25,16 +27,24 @@ def judged(work: Work, verdict: Verdict) -> JudgedResult:
         requirements=work.instance.scenario.requirements,
         mode=work.mode,
         verdict=verdict,
-        findings=(Finding(requirement="ENV-16", verdict=verdict),),
+        findings=tuple(
+            Finding(requirement=name, verdict=verdict, seq=seq) for name, seq in (broken or {"ENV-16": None}).items()
+        ),
         reason="no answer" if verdict is Verdict.FAIL else "",
     )
     return JudgedResult(result=result, episode=None, context=None)
 
 
 def tried(
-    breaks=lambda exchange: False, *, examples: int = 60, ends: bool = False, known: tuple[str, ...] = ()
+    breaks=lambda exchange: False,
+    *,
+    examples: int = 60,
+    ends: bool = False,
+    known: tuple[str, ...] = (),
+    broken: dict[str, int | None] | None = None,
 ) -> tuple[Exploration, list[tuple[BodyMode, Exchange]]]:
-    """What comes of exploring a target that breaks ENV-16 in exchanges of which `breaks` is true, or in the end."""
+    """What comes of exploring a target that breaks ENV-16, or those in `broken` at the given entries, in exchanges of
+    which `breaks` is true, or in the end."""
     seen: list[tuple[BodyMode, Exchange]] = []
 
     def run(work: Work) -> JudgedResult:
@@ -42,7 +52,7 @@ def tried(
         assert exchange is not None
         assert work.mode != ""
         seen.append((work.mode, exchange))
-        return judged(work, Verdict.FAIL if breaks(exchange) else Verdict.PASS)
+        return judged(work, Verdict.FAIL if breaks(exchange) else Verdict.PASS, broken=broken)
 
     def told_again(work: Work, before: JudgedResult) -> JudgedResult | None:
         assert before.result.id == work.id
@@ -87,6 +97,16 @@ def test_a_failure_is_shrunk_and_saved_as_a_scenario(tmp_path):
 def test_what_is_known_to_fail_is_not_found_again():
     exploration, seen = tried(lambda _: True, examples=9, known=("ENV-16",), ends=True)
     assert (exploration.failure, len(seen)) == (None, 9)
+
+
+@pytest.mark.parametrize(
+    ("broken", "found"),
+    [({"ENV-06": 5, "ENV-26": 5}, set()), ({"ENV-06": 5, "ENV-26": 7}, {"ENV-26"}), ({"ENV-26": None}, {"ENV-26"})],
+)
+def test_what_is_known_to_fail_explains_what_fails_at_the_same_entry(broken, found):
+    """An EPP that never answers trailers answers none with an unknown field either."""
+    exploration, _ = tried(lambda _: True, examples=9, known=("ENV-06",), broken=broken)
+    assert {name for one in [exploration.scenario] if one is not None for name in one.requirements} == found
 
 
 def test_a_target_that_ends_after_the_last_one_fails():
