@@ -13,7 +13,7 @@ from ext_proc.http2.address import split_address
 from ext_proc.http2.errors import BadAddress
 from reference_gateway.fault import Fault
 from reference_gateway.faults import FAULTS, VARIANTS
-from reference_gateway.http import Serving, listen
+from reference_gateway.http import ClientSide, listen
 from reference_gateway.relay import BackendPool, Settings
 
 
@@ -79,13 +79,13 @@ async def _serve(address: str, settings: Settings, fault: Fault) -> None:
     gateway = fault.gateway(dataclasses.replace(settings, **fault.settings))
     host, port = split_address(address)
     settings = gateway.settings
-    serving = Serving(
+    side = ClientSide(
         handler=gateway.handle,
         http2=settings.http2,
         continues=settings.continues,
         cut_is_whole=settings.cut_is_whole,
     )
-    server = await listen(host, port, serving)
+    server = await listen(host, port, side)
     over = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)

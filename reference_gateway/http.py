@@ -70,7 +70,7 @@ Handler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class ClientSide:
     """How clients are served. `continues`: those that expect 100 get it."""
 
     handler: Handler
@@ -80,17 +80,17 @@ class Serving:
     """The end of a client is taken for the end of its request, which is a fault."""
 
 
-async def listen(host: str, port: int, serving: Serving) -> asyncio.Server:
+async def listen(host: str, port: int, side: ClientSide) -> asyncio.Server:
     """Serve on `host:port`. Raises `OSError` if it can't be bound."""
     numbers = itertools.count(1)
-    return await asyncio.get_running_loop().create_server(lambda: _Either(serving, next(numbers)), host, port)
+    return await asyncio.get_running_loop().create_server(lambda: _Either(side, next(numbers)), host, port)
 
 
 class _Either(asyncio.Protocol):
     """Becomes what the client speaks, by its first bytes."""
 
-    def __init__(self, serving: Serving, number: int) -> None:
-        self._serving = serving
+    def __init__(self, side: ClientSide, number: int) -> None:
+        self._side = side
         self._number = number
         self._transport: asyncio.Transport
 
@@ -99,19 +99,19 @@ class _Either(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        protocol = self._http2() if self._serving.http2 and data.startswith(_PREFACE) else self._http1()
+        protocol = self._http2() if self._side.http2 and data.startswith(_PREFACE) else self._http1()
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(data)
 
     def _http1(self) -> asyncio.Protocol:
         loop = asyncio.get_running_loop()
-        serve = _Http1(self._serving, self._number)
+        serve = _Http1(self._side, self._number)
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(_READ, loop), serve, loop)
 
     def _http2(self) -> asyncio.Protocol:
         def accept(stream: int, headers: Headers, end: bool) -> _Http2:
-            return _Http2(transport, stream, headers, end, self._serving, self._number)
+            return _Http2(transport, stream, headers, end, self._side, self._number)
 
         transport = Transport(Http2Connection(settings=SERVER_SETTINGS, accept=accept), number=self._number)
         return transport
@@ -120,15 +120,15 @@ class _Either(asyncio.Protocol):
 class _Http1:
     """An HTTP/1.1 connection: request after request."""
 
-    def __init__(self, serving: Serving, number: int) -> None:
-        self._serving = serving
+    def __init__(self, side: ClientSide, number: int) -> None:
+        self._side = side
         self._number = number
         self._http = h11.Connection(h11.SERVER)
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while (request := await self._request(reader, writer)) is not None:
-                writer.write(self._framed(request, await self._serving.handler(request)))
+                writer.write(self._framed(request, await self._side.handler(request)))
                 await writer.drain()
                 if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                     break
@@ -146,11 +146,11 @@ class _Http1:
         while True:
             match self._http.next_event():
                 case h11.NEED_DATA:
-                    if self._serving.continues and self._http.they_are_waiting_for_100_continue:
+                    if self._side.continues and self._http.they_are_waiting_for_100_continue:
                         going_on = self._http.send(h11.InformationalResponse(status_code=100, headers=[]))
                         writer.write(going_on or b"")
                     data = await self._read(reader)
-                    if not data and head is not None and self._serving.cut_is_whole:
+                    if not data and head is not None and self._side.cut_is_whole:
                         return self._whole(head, bytes(body), ())
                     self._http.receive_data(data)
                 case h11.Request() as head:
@@ -204,12 +204,12 @@ class _Http2:
     """One HTTP/2 stream, as the sink of its connection."""
 
     def __init__(
-        self, transport: Transport, stream: int, headers: Headers, end: bool, serving: Serving, number: int
+        self, transport: Transport, stream: int, headers: Headers, end: bool, side: ClientSide, number: int
     ) -> None:
         self._transport = transport
         self._stream = stream
         self._head = headers
-        self._serving = serving
+        self._side = side
         self._number = number
         self._body = bytearray()
         self._trailers: Headers = ()
@@ -230,7 +230,7 @@ class _Http2:
     def on_closed(self, kind: CloseKind, _code: int, _reason: str, /) -> None:
         if kind != "end" and self._answering is not None:
             self._answering.cancel()
-        elif kind != "end" and self._serving.cut_is_whole:
+        elif kind != "end" and self._side.cut_is_whole:
             self._complete()
 
     def _complete(self) -> None:
@@ -249,7 +249,7 @@ class _Http2:
 
     async def _answer(self, request: GatewayRequest) -> None:
         try:
-            response = await self._serving.handler(request)
+            response = await self._side.handler(request)
         except Exception:
             self._transport.reset(self._stream, ErrorCode.INTERNAL_ERROR)
             raise

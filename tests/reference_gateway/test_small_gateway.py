@@ -22,7 +22,7 @@ from real_envoy.kept import KeptConnection
 from reference_gateway import epp_client
 from reference_gateway.envoy import BROKEN, EnvoySettings, ProxyConfig, bootstrap
 from reference_gateway.faults import FAULTS, VARIANTS
-from reference_gateway.http import Serving, listen
+from reference_gateway.http import ClientSide, listen
 from reference_gateway.relay import BackendPool, Gateway, Settings
 
 BODY = b'{"model": "fake-model", "prompt": "hello", "max_tokens": 4}'
@@ -57,7 +57,7 @@ async def staged(*, pools: int = 1, **settings: object) -> AsyncIterator[Stage]:
             for number, epp in enumerate(epps)
         )
         gateway = Gateway(Settings(pools=made, **settings))
-        server = await listen("127.0.0.1", 0, Serving(handler=gateway.handle))
+        server = await listen("127.0.0.1", 0, ClientSide(handler=gateway.handle))
         stack.push_async_callback(gateway.close)
         stack.callback(server.close)
         host, port = server.sockets[0].getsockname()
