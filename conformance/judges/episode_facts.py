@@ -48,5 +48,7 @@ class EpisodeFacts:
 
     @cached_property
     def exit(self) -> tuple[Entry, ProcessExited] | None:
-        """The first time that the target's process ended without being asked to."""
-        return next(((entry, exited) for entry, exited in self.episode.of(ProcessExited) if not exited.asked), None)
+        """How the target's process ended without being asked to. Nothing is sent afterwards, so an end before the last
+        is one of an earlier episode: this one explains its own better."""
+        ends = [(entry, exited) for entry, exited in self.episode.of(ProcessExited) if not exited.asked]
+        return ends[-1] if ends else None

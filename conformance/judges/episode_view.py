@@ -57,7 +57,7 @@ class EpisodeView(EpisodeFacts):
 
     @cached_property
     def crash(self) -> Crash | None:
-        """The first time that the target's process ended without being asked to."""
+        """That the target's process ended without being asked to."""
         if self.exit is None:
             return None
         entry, exited = self.exit

@@ -123,7 +123,7 @@ def test_faults_are_caught_for_what_they_break(fault: str, scenario: str, accuse
     plane = chosen("envoy")
     profile = load_profile(REFERENCE)
     start = profile.start.model_copy(update={"command": (*profile.start.command, f"--fault={fault}")})
-    timeouts = profile.timeouts.model_copy(update={"answer": 2.0, "convergence": 1.0, "scrape": 1.0})
+    timeouts = profile.timeouts.model_copy(update={"answer": 5.0, "convergence": 1.0, "scrape": 1.0})
     profile = profile.model_copy(update={"start": start, "timeouts": timeouts, "body_modes": ("full-duplex",)})
     version = "next" if accused == "EPP-STRM-02" else "1.0.0"
     settings = RunSettings(

@@ -578,6 +578,12 @@ class TestRobustness:
         assert "Any of them" not in finding.hint
         assert "metrics" in finding.hint
 
+    def test_death_in_an_episode_that_begins_with_an_earlier_one(self, ask):
+        script = Script(pool=POOL).crashed()
+        script.exchange().request_headers().aborted()
+        script.crashed()
+        assert ask(script).failed == {"ENV-22"}
+
     @pytest.mark.parametrize("step", ["never begun", "refused", "lost", "reset", "silent", "status"])
     @pytest.mark.parametrize(
         "expected", [Expectation(answer=("endpoint",)), Expectation(within=(A,)), Expectation(status=(200,))]
