@@ -63,11 +63,11 @@ def odd_protocol_config(view: ExchangeView) -> bool:
     """No protocol_config on the first message, or bodies that do not wait for the answer to the headers; where with the
     usual one a request with as much to answer was answered, and none of the same kind was not: else the EPP may answer
     no such request."""
+    if not _odd_config(view):
+        return False
     usual = [one for one in view.siblings if not _odd_config(one)]
-    return (
-        _odd_config(view)
-        and any(_answered_like(one, view) and _kind(one)[1] is _kind(view)[1] for one in usual)
-        and not any(one.stream.missing is not None and _kind(one) == _kind(view) for one in usual)
+    return any(_answered_like(one, view) and _with_trailers(one) is _with_trailers(view) for one in usual) and not any(
+        one.stream.missing is not None and _kind(one) == _kind(view) for one in usual
     )
 
 
@@ -80,7 +80,11 @@ def _odd_config(view: ExchangeView) -> bool:
 
 
 def _kind(view: ExchangeView) -> tuple[Shape, bool]:
-    return view.shape, view.stream.request.trailers is not None
+    return view.shape, _with_trailers(view)
+
+
+def _with_trailers(view: ExchangeView) -> bool:
+    return view.stream.request.trailers is not None
 
 
 def unknown_input(view: ExchangeView) -> bool:

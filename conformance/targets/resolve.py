@@ -313,8 +313,7 @@ def endpoints_of(flag: str, given: Sequence[str]) -> tuple[str, ...]:
     try:
         return distinct(part.strip() for one in given for part in one.split(","))
     except ValueError as problem:
-        text, _, hint = str(problem).partition("; ")
-        raise UsageError(f"{flag}: {text}", hint=hint) from None
+        raise UsageError(f"{flag}: {problem}") from None
 
 
 def _body_modes(given: Sequence[str]) -> tuple[BodyMode, ...]:

@@ -472,9 +472,11 @@ class TestPeculiarStimuli:
             assert ask(script)["ENV-19"] is (Verdict.FAIL if refused else Verdict.PASS)
             assert ask(script).blamed == ({"ENV-19"} if refused else set())
 
-    @pytest.mark.parametrize("control", [b"Hello", BODY, None])
-    def test_no_protocol_config_where_no_like_request_is_answered_with_one(self, ask, control):
+    @pytest.mark.parametrize(("answered", "control"), [(BODY, b"Hello"), (None, b"Hello"), (None, BODY), (None, None)])
+    def test_no_protocol_config_where_no_like_request_is_answered_with_one(self, ask, answered, control):
         script = Script(pool=POOL)
+        if answered is not None:
+            script.exchange().request(answered).answers(headers_answer(A), *echo(answered)).drained()
         if control is not None:
             script.exchange().request(control).closed(9)
         script.exchange(protocol_config=False).request(b"Hello").closed(9)
