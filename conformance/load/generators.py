@@ -89,9 +89,10 @@ class ShareEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareReport:
-    """What a process has seen: all of it, but of the `times` only those since the last report, and of `troubles` those
-    that changed since."""
+    """What a process has seen in the `covered` seconds since it began: all of it, but of the `times` only those since
+    the last report, and of `troubles` those that changed since."""
 
+    covered: float
     totals: Totals
     tally: LoadTally
     begun: int
@@ -177,6 +178,7 @@ class SharedRun(LoadRun):
 
     def _report(self, end: ShareEnd | None) -> ShareReport:
         return ShareReport(
+            covered=self._covered,
             totals=self.totals,
             tally=self.tally.folded(),
             begun=self.begun,

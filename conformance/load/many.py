@@ -75,6 +75,11 @@ class ManyGenerators(LoadRun, ABC):
         """See `LoadRun`."""
         return Totals.of(report.totals for report in self._reports.values())
 
+    @property
+    def _covered(self) -> float:
+        """See `LoadRun`. Reports come when they come: what they cover, as a share of what all generators will."""
+        return sum(report.covered for report in self._reports.values()) / self.settings.of
+
     # -- the course of the run -----------------------------------------------------------------------------------------
 
     async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn, disturber: Disturber) -> None:
@@ -142,7 +147,7 @@ class ManyGenerators(LoadRun, ABC):
         for end in ends:
             self.generators.append(end.vitals)
             self.examples.include(end.examples, end.shown)
-        self._watch(self._look())
+        self._take_stock()
         if interrupt is not None:
             raise interrupt
 

@@ -226,7 +226,7 @@ class LoadRun:
         try:
             if self.complete:
                 await traffic.drained(self.settings.longest_end)
-                self._watch(self._look())
+                self._take_stock()
                 await self._aftermath(_DYING if self._lost else LATE_SECONDS)
         except BaseException:
             self.complete = False  # an interrupt leaves unknown what would have come
@@ -235,7 +235,7 @@ class LoadRun:
             traffic.judge_late()
             self.unfinished = len(traffic.open)
             self._settle_lost(everything=True)
-            self._watch(self._look())
+            self._take_stock()
 
     async def _aftermath(self, seconds: float) -> None:
         """Let something still come of the last exchanges: more messages, or the end of the target's process."""
@@ -339,7 +339,7 @@ class LoadRun:
             if self.traffic is not None:
                 self.traffic.check()
             self._settle_lost()
-            self._watch(self._look())
+            self._take_stock()
 
     async def _without_episodes(self, runner: EppRunner) -> None:
         """Keep nothing for a next episode, as there is none, and little of pods that are gone: for hours they go."""
@@ -354,14 +354,23 @@ class LoadRun:
             self.processor.look()
             await asyncio.sleep(INTERVAL)
 
+    @property
+    def _covered(self) -> float:
+        """Seconds since requests began to arrive, of which everything is known here."""
+        return time.monotonic() - self.start_time
+
+    def _take_stock(self) -> None:
+        if self._covered > self._seen.seconds:
+            self._watch(self._look())
+
     def _look(self) -> Snapshot:
         """What happened since the last look."""
-        before, second = self._seen, time.monotonic() - self.start_time
+        before, second = self._seen, self._covered
         self.own_vitals.look([os.getpid()], second)
         self.idleness.look(self.tally.exchanges - before.judged)
         sample = self.target_vitals.look(family(self._pid), second) if self._pid else None
         totals = self.totals
-        passed = max(second - before.seconds, 1e-3)
+        passed = second - before.seconds
         snapshot = Snapshot(
             seconds=second,
             stage=totals.stage,

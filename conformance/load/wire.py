@@ -36,6 +36,7 @@ FORM = 3
 Message: TypeAlias = Share | GetReady | Begin | Stop | ProcessExited | ShareReport | ConformanceError
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class WireError(HarnessError):
@@ -107,7 +108,7 @@ class _Share(_Form):
     endpoints: dict[str, tuple[str, ...]]
     pods: tuple[PodFact, ...]
     loads: dict[str, ShownLoad]
-    grace: Annotated[float, Field(ge=0)]
+    grace: Seconds
 
     @classmethod
     def of_share(cls, share: Share) -> _Share:
@@ -174,6 +175,7 @@ class _End(_Form):
 
 class _Report(_Form):
     kind: Literal["report"]
+    covered: Seconds
     totals: Totals
     exchanges: Count
     failed: Count
@@ -191,6 +193,7 @@ class _Report(_Form):
         assert not report.troubles, "trouble is for processes of one machine"
         return cls(
             kind="report",
+            covered=report.covered,
             totals=report.totals,
             exchanges=report.tally.exchanges,
             failed=report.tally.failed,
@@ -206,6 +209,7 @@ class _Report(_Form):
 
     def message(self) -> Message:
         return ShareReport(
+            covered=self.covered,
             totals=self.totals,
             tally=LoadTally.of(
                 self.exchanges, self.failed, self.undecided, {(name, one): n for name, one, n in self.findings}

@@ -78,6 +78,7 @@ ends = st.builds(
 fields = ("steps", "learned", "exchanges", "judged", "opaque", "forgotten")
 reports = st.builds(
     ShareReport,
+    covered=st.floats(0, 1e6),
     totals=st.builds(
         Totals,
         **dict.fromkeys(
@@ -216,7 +217,8 @@ def test_a_known_kind_with_other_contents_is_refused(kind: str, contents: dict) 
 @pytest.mark.parametrize("times", ["AAAA", "x", "AAAAAAAA+H8=", "AAAAAAAA8H8="])  # no times, no base64, no number
 def test_times_that_are_none_are_refused(times: str) -> None:
     report = ShareReport(
-        totals=Totals(), tally=LoadTally(), begun=0, by_shape=Counter(), unfinished=0, lost_with_process=0, troubles=(),
+        covered=1.0, totals=Totals(), tally=LoadTally(), begun=0, by_shape=Counter(), unfinished=0,
+        lost_with_process=0, troubles=(),
         times={"pick": array("d", [1.0])},
     )  # fmt: skip
     plain = json.loads(encode(report))
@@ -229,7 +231,8 @@ def test_an_example_comes_with_its_exchange() -> None:
     example = Example(finding=Finding(requirement="A", verdict=Verdict.FAIL), episode="e1", shape="a", second=1.0)
     end = ShareEnd(complete=True, examples=(example,), shown={}, vitals={})
     report = ShareReport(
-        totals=Totals(), tally=LoadTally(), begun=0, by_shape=Counter(), unfinished=0, lost_with_process=0, troubles=(),
+        covered=1.0, totals=Totals(), tally=LoadTally(), begun=0, by_shape=Counter(), unfinished=0,
+        lost_with_process=0, troubles=(),
         times={}, end=end,
     )  # fmt: skip
     with pytest.raises(WireError, match="e1 is named as an example"):
