@@ -22,10 +22,10 @@ from ext_proc.channel import Channel
 from ext_proc.http2.errors import ConnectFailed, ConnectTimedOut
 
 _SWEEP = 0.05
-"""Seconds between two looks at what is over."""
+"""Seconds between two looks at what is over, and until what came is read where a look takes long."""
 
 _LOOKS = 2
-"""Turns of the loop before a sweep, in which it reads what came: after a standstill, timers are first."""
+"""Turns of the loop in which it reads what came, before waits end: after a standstill, timers are first."""
 
 _REFUSAL = 0.1
 """Seconds until a request fails to which no connection is made: in a closed loop, the next begins then."""
@@ -232,14 +232,23 @@ class Traffic:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP)
-            for _ in range(_LOOKS):
-                await asyncio.sleep(0)
+            await _reading()
             now = self.now()
             for exchange in tuple(self.open):
-                exchange.due(now, self._deadline)
+                if self.now() - now > _SWEEP:  # many waits have run out, and each was judged: what came is first
+                    await _reading()
+                    now = self.now()
+                if not exchange.finished:
+                    exchange.due(now, self._deadline)
             self.judge_late()
             while self._heavy and now - self._heavy[0].over > LATE_SECONDS:
                 self._heavy.popleft().release()
+
+
+async def _reading() -> None:
+    """Let the loop read what came."""
+    for _ in range(_LOOKS):
+        await asyncio.sleep(0)
 
 
 class LoadTally:

@@ -123,6 +123,36 @@ def test_what_was_counted_as_unfinished_ends_no_more() -> None:
     assert seen == [True]
 
 
+def test_many_waits_that_run_out_at_once_hold_up_no_answer() -> None:
+    """Judging each takes a while; the loop would stand still for all of it, and other waits run out meanwhile."""
+    called: list[Any] = []
+
+    async def main() -> None:
+        loop, all_over = asyncio.get_running_loop(), asyncio.Event()
+
+        def judge(_now: float, _deadline: float) -> None:
+            if not called:
+                loop.call_soon(answer)
+            called.append(None)
+            until = time.monotonic() + 0.02
+            while time.monotonic() < until:
+                pass
+
+        def answer() -> None:
+            for one in silent:
+                one.finished = True
+            all_over.set()
+
+        silent: list[Any] = [Finished(finished=False, due=judge) for _ in range(1000)]
+        async with traffic_of(0.0, 0.0) as traffic:
+            traffic.open.update(silent)
+            await all_over.wait()
+            traffic.open.clear()
+
+    asyncio.run(main())
+    assert 0 < len(called) < 1000
+
+
 @pytest.mark.parametrize("answered", [True, False])
 def test_a_stream_that_stays_refused_after_an_answer_was_reset(monkeypatch: pytest.MonkeyPatch, answered: bool) -> None:
     steps: list[Any] = []
