@@ -276,6 +276,13 @@ def summary(run: LoadRun) -> Iterator[str]:
     for name, what in ((PICK, "time to pick"), (FIRST_BYTE, "added time to first byte")):
         if times[name]["count"]:
             yield f"{what}: {_times(times[name])} ms, from when each request was due"
+    if waited := run.totals.waited:
+        yield (
+            f"{plural(waited, 'exchange')} waited for a stream, which is in the times above: connections were full "
+            "(SETTINGS_MAX_CONCURRENT_STREAMS of the target) or had to be made"
+        )
+    if refused := run.totals.refused:
+        yield f"{plural(refused, 'stream was', 'streams were')} refused by the target and opened again"
     yield from _generator(run, times[LATENESS])
     if run.began:
         counts = run.totals.memory

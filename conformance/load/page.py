@@ -89,6 +89,8 @@ def _facts(made: Plain) -> list[tuple[str, str]]:
         ("Judged a second", f"{made['figures']['judgedPerSecond']:,.1f}"),
         ("By request", requests or "none"),
         ("Changes of the pool", changes or "none"),
+        ("Waited for a stream", f"{exchanges['waitedForAStream']:,}"),
+        ("Refused by the target and opened again", f"{exchanges['refusedAndOpenedAgain']:,}"),
         ("Undecided", f"{exchanges['undecided']:,}"),
         ("Unfinished", f"{exchanges['unfinished']:,}"),
         ("Lost with the process", f"{exchanges['lostWithTheProcess']:,}"),

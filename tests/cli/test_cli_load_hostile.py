@@ -102,3 +102,13 @@ def test_what_is_never_answered_is_in_the_times(cli, tmp_path: Path) -> None:
     for one in ("timeToPick", "addedTimeToFirstByte"):
         assert times[one]["count"] == found["exchanges"]["begun"] > 0
         assert times[one]["p99"] >= 1000
+
+
+def test_exchanges_that_waited_for_a_stream_are_told(cli, tmp_path: Path) -> None:
+    flags = ("--profile", profile(tmp_path, "one_at_a_time"), "--concurrent", "8", "--seconds", "1")
+    ran = cli("load", *flags, "-o", tmp_path / "r")
+    assert ran.code == 0, ran.out + ran.err
+    waited = json.loads((tmp_path / "r" / "load.json").read_text())["exchanges"]["waitedForAStream"]
+    assert waited > 0
+    assert f"{waited} exchanges waited for a stream" in ran.out
+    assert f"{waited:,}</" in (tmp_path / "r" / "load.html").read_text()
