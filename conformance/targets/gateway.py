@@ -26,7 +26,16 @@ from conformance.strict_yaml import FileModel
 from conformance.targets.launch import Launch, fill
 from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.ports import free_ports
-from conformance.targets.profile import Implementation, Limits, Metadata, Misplaced, Profile, Requests, Timeouts
+from conformance.targets.profile import (
+    Implementation,
+    Limits,
+    Metadata,
+    Misplaced,
+    Profile,
+    Requests,
+    SystemText,
+    Timeouts,
+)
 
 NAMES = ("port", "epp", "endpoints", "epp2", "endpoints2", "binary", "version", "workdir", "python")
 EPPS = ("first", "second")
@@ -36,9 +45,9 @@ EPPS = ("first", "second")
 class GatewayStart(FileModel):
     """How the suite starts the gateway: a command, or the real Envoy. Neither: it runs already, at `url`."""
 
-    command: tuple[str, ...] | None = Field(None, min_length=1, description="program and arguments, no shell")
-    env: dict[str, str] = Field({}, description="environment variables added to the suite's own")
-    workdir: str | None = Field(None, description="folder in which it is started")
+    command: tuple[SystemText, ...] | None = Field(None, min_length=1, description="program and arguments, no shell")
+    env: dict[SystemText, SystemText] = Field({}, description="environment variables added to the suite's own")
+    workdir: SystemText | None = Field(None, description="folder in which it is started")
     envoy: str | None = Field(
         None, description="the real Envoy, set up in one of the ways of the field (`override-host`, …)"
     )

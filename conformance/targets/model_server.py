@@ -31,6 +31,7 @@ from conformance.targets.profile import (
     Misplaced,
     Seconds,
     Start,
+    SystemText,
     Timeouts,
 )
 
@@ -152,7 +153,9 @@ class ModelServerProfile(FileModel):
     implementation: Implementation = Field(Implementation.model_construct(), description="who made it")
     start: Start = Field(Start.model_construct(), description="how it is started")
     url: str = Field("http://127.0.0.1:{port}", description="where it serves requests, without /v1")
-    ca: str | None = Field(None, description="PEM file that must have signed its certificate; default: the system's")
+    ca: SystemText | None = Field(
+        None, description="PEM file that must have signed its certificate; default: the system's"
+    )
     engine: Engine = Field("vllm", description="whose names its metrics have")
     metrics: MetricsSettings = Field(MetricsSettings.model_construct(), description="where its metrics are")
     adapters: tuple[str, ...] = Field((), description="LoRA adapters that are loaded, as a request names them")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from conformance.errors import HarnessError, UsageError
 from conformance.targets import supervisor
+from conformance.targets.authority import no_file, no_folder
 from conformance.targets.output import Output
 
 FIRM = 5.0
@@ -147,8 +148,8 @@ async def start_process(
 
 def resolve_program(program: str, cwd: Path | None) -> str:
     """The path of the program, from `cwd` or PATH. Raises `UsageError` if it or `cwd` is missing, or can't be run."""
-    if cwd is not None and not cwd.is_dir():
-        raise UsageError(f"start.workdir: there is no folder {cwd}", hint="make it, or correct the path")
+    if cwd is not None and (missing := no_folder(cwd)):
+        raise UsageError(f"start.workdir: {missing}", hint="make it, or correct the path")
     path = Path(program)
     if path.parent == Path() and not program.startswith("./"):
         found = shutil.which(program)
@@ -156,10 +157,8 @@ def resolve_program(program: str, cwd: Path | None) -> str:
             raise UsageError(f"the command {program!r} is not on PATH", hint="give a path, such as ./my-epp")
         return found
     path = path if path.is_absolute() else (cwd or Path()) / path
-    if not path.exists():
-        raise UsageError(f"there is no file {path}", hint="build the target first, or correct the path")
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", hint="name the program in it")
+    if missing := no_file(path):
+        raise UsageError(missing, hint="build the target first, or correct the path")
     if not os.access(path, os.X_OK):
         raise UsageError(f"{path} may not be run", hint=f"chmod +x {shlex.quote(str(path))}")
     return str(path.absolute())  # not resolved: what a symbolic link is called matters to interpreters

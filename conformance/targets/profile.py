@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from conformance.evidence.episode import Claims
 from conformance.reading.endpoints import distinct
@@ -21,7 +21,7 @@ from conformance.requirements.schema import Version
 from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
-from conformance.targets.authority import no_authority, no_file
+from conformance.targets.authority import no_authority, no_file, no_folder
 from ext_proc.http2.address import UNIX, socket_path, what_is_no_socket
 from ext_proc.http2.errors import BadAddress
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
@@ -36,6 +36,16 @@ CONFIG_VERSION = "config.apix.gateway-api-inference-extension.sigs.k8s.io/v1alph
 """The API version of an EndpointPickerConfig."""
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("it has a NUL character, where the operating system takes text to end: leave it out")
+    return text
+
+
+SystemText = Annotated[str, AfterValidator(_without_nul)]
+"""What the operating system is given: a path, a word of a command, a variable of the environment."""
 _PATH = r"^/[!-~]*$"
 """Of a request: as it is sent, so without blanks."""
 
@@ -53,11 +63,11 @@ class Implementation(FileModel):
 class Start(FileModel):
     """How the suite starts the target: a command or an image. Neither: it runs already, at `address`."""
 
-    command: tuple[str, ...] | None = Field(None, min_length=1, description="program and arguments, no shell")
+    command: tuple[SystemText, ...] | None = Field(None, min_length=1, description="program and arguments, no shell")
     image: str | None = Field(None, description="container image, best by digest")
-    args: tuple[str, ...] = Field((), description="further arguments, of the command or of the image")
-    env: dict[str, str] = Field({}, description="environment variables, added to the suite's own")
-    workdir: str | None = Field(
+    args: tuple[SystemText, ...] = Field((), description="further arguments, of the command or of the image")
+    env: dict[SystemText, SystemText] = Field({}, description="environment variables, added to the suite's own")
+    workdir: SystemText | None = Field(
         None, description="folder in which it is started; for an image it is seen at the same place in the container"
     )
     network: Literal["bridge", "host"] = Field(
@@ -76,10 +86,10 @@ class Start(FileModel):
 class Variant(FileModel):
     """What is different when the target is started for one protocol version."""
 
-    command: tuple[str, ...] | None = Field(None, min_length=1, description="another command")
+    command: tuple[SystemText, ...] | None = Field(None, min_length=1, description="another command")
     image: str | None = Field(None, description="another image")
-    args: tuple[str, ...] | None = Field(None, description="other further arguments")
-    env: dict[str, str] = Field({}, description="further environment variables")
+    args: tuple[SystemText, ...] | None = Field(None, description="other further arguments")
+    env: dict[SystemText, SystemText] = Field({}, description="further environment variables")
 
 
 class Ready(FileModel):
@@ -96,9 +106,9 @@ class Tls(FileModel):
     mode: Literal["plaintext", "unverified", "verified"] = Field(
         "plaintext", description="no TLS, TLS with any certificate, or with one that is verified"
     )
-    ca: str | None = Field(None, description="PEM file that must have signed the target's certificate")
-    cert: str | None = Field(None, description="PEM file of our own certificate, for mutual TLS")
-    key: str | None = Field(None, description="PEM file of its private key")
+    ca: SystemText | None = Field(None, description="PEM file that must have signed the target's certificate")
+    cert: SystemText | None = Field(None, description="PEM file of our own certificate, for mutual TLS")
+    key: SystemText | None = Field(None, description="PEM file of its private key")
     server_name: str | None = Field(None, description="SNI, and the name to verify")
 
     @model_validator(mode="after")
@@ -121,7 +131,7 @@ class Connect(FileModel):
 class File(FileModel):
     """A file that the target watches. `template` is rendered with Jinja2: `endpoints` (list of ip:port), `pods`."""
 
-    path: str = Field("{workdir}/endpoints", description="where the file is written")
+    path: SystemText = Field("{workdir}/endpoints", description="where the file is written")
     template: str = Field(
         "{% for endpoint in endpoints %}{{ endpoint }}\n{% endfor %}", description="the content of the file"
     )
@@ -299,9 +309,8 @@ class Profile(FileModel):
         elif found := no_socket(self.address):
             yield ("address",), f"{self.address}: {found}", ITS_SOCKET
         file = self.discovery.file
-        if file is not None and "{" not in file.path and not Path(file.path).absolute().parent.is_dir():
-            what = f"there is no folder {Path(file.path).parent}"
-            yield ("discovery", "file", "path"), what, "the suite writes the file there"
+        if file is not None and "{" not in file.path and (missing := no_folder(Path(file.path).parent)):
+            yield ("discovery", "file", "path"), missing, "the suite writes the file there"
 
 
 _TLS_FILES = ("ca", "cert", "key")

@@ -18,7 +18,7 @@ from conformance.reading.endpoints import distinct
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import Document, FileError, Problem, load, parse
-from conformance.targets.authority import no_authority
+from conformance.targets.authority import no_authority, no_folder
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.launch import command_start
 from conformance.targets.model_server import ModelServerProfile
@@ -181,8 +181,8 @@ def _of_its_role(source: Traversable, name: str) -> tuple[AnyProfile, Document]:
 def _out_of_place(document: Document, profile: AnyProfile) -> Iterator[Problem]:
     """What a profile names that can't be there: files, folders, an address. Its paths are absolute by now."""
     workdir = profile.start.workdir
-    if workdir is not None and "{" not in workdir and not Path(workdir).is_dir():
-        yield document.problem(("start", "workdir"), f"there is no folder {workdir}")
+    if workdir is not None and (missing := no_folder(workdir)):
+        yield document.problem(("start", "workdir"), missing)
     for place, what, hint in profile.out_of_place():
         yield document.problem(place, what, hint)
 

@@ -286,6 +286,17 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
         ("discovery: {fixed: {endpoints: [epp]}}\n", r"1:32: .*endpoints: 'epp' is no endpoint: there is no port"),
         ("discovery: {fixed: {endpoints: ['127.0.0.1:99999']}}\n", r"1:32: .*'99999' is no port from 1 to 65535"),
         ("discovery: {fixed: {endpoints: ['[::1]:80', '[0::1]:80']}}\n", r"1:32: .*\[0::1\]:80 is there twice"),
+        (f"discovery: {{file: {{}}}}\nstart: {{workdir: {'a' * 3000}}}\n", r"2:18: start.workdir: .*as long as this"),
+        (f"discovery: {{file: {{}}}}\nstart: {{workdir: {'a/' * 3000}}}\n", r"2:18: start.workdir: .*as long as this"),
+        (f"discovery: {{file: {{path: /tmp/{'a' * 3000}/e}}}}\n", r"1:26: discovery.file.path: .*as long as this"),
+        (
+            f"discovery: {{file: {{}}}}\ntls: {{mode: verified, ca: {'a' * 3000}}}\n",
+            r"2:27: tls.ca: .*as long as this",
+        ),
+        ('discovery: {file: {path: "{workdir}/a\\0b"}}\n', r"1:26: discovery.file.path: .*NUL.*: leave it out"),
+        ('discovery: {file: {}}\nstart: {workdir: "a\\0b"}\n', r"2:18: start.workdir: .*NUL.*: leave it out"),
+        ('discovery: {file: {}}\nstart: {command: [epp, "a\\0b"]}\n', r"2:24: start.command\[1\]: .*NUL.*: leave"),
+        ('discovery: {file: {}}\nstart: {env: {A: "a\\0b"}}\n', r"2:18: start.env.A: .*NUL.*: leave it out"),
     ],
 )
 def test_a_wrong_profile_is_explained_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
