@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from conformance.evidence.episode import Claims
 from conformance.reading.endpoints import distinct
@@ -149,6 +149,25 @@ class Fixed(FileModel):
         return distinct(endpoints)
 
 
+class ObjectMeta(FileModel):
+    """What every Kubernetes object says of itself."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str = Field(min_length=1, description="its name")
+    namespace: str = Field("default", min_length=1, description="its namespace")
+    labels: dict[str, str] | None = Field(None, description="its labels")
+    annotations: dict[str, str] | None = Field(None, description="its annotations")
+
+
+class Manifest(FileModel):
+    """A Kubernetes object, as it is written for `kubectl`. It is served as it is."""
+
+    model_config = ConfigDict(extra="allow")
+    api_version: str = Field(min_length=1, description="group and version of its kind")
+    kind: str = Field(min_length=1, description="its kind")
+    metadata: ObjectMeta = Field(description="what it says of itself")
+
+
 class Kubernetes(FileModel):
     """The objects that the target looks for in the Kubernetes API."""
 
@@ -160,7 +179,7 @@ class Kubernetes(FileModel):
     pod_port: int = Field(8000, gt=0, lt=65_536, description="first target port; further ones follow it")
     objectives: dict[str, int] = Field({}, description="InferenceObjectives: name and priority")
     models: tuple[str, ...] = Field((), description="InferenceModels, of old versions")
-    objects: tuple[dict[str, Any], ...] = Field((), description="further manifests")
+    objects: tuple[Manifest, ...] = Field((), description="further manifests")
 
 
 class Discovery(FileModel):

@@ -272,3 +272,27 @@ def test_a_profile_is_not_begun_with_an_endpoint_that_is_none(cli, tmp_path: Pat
     assert ran.code == 2
     assert "discovery.fixed.endpoints: 'localhost:8000' is no endpoint: 'localhost' is no IP address" in ran.err
     assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_a_further_object_is_served_as_it_is_written(cli, tmp_path: Path) -> None:
+    """Also what the suite knows nothing of, and what is null."""
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "labels": None, "x_y": [1]},
+        "data": {},
+    }
+    (tmp_path / "epp.py").write_text(
+        "import json, sys, urllib.request, yaml\n"
+        "server = yaml.safe_load(open(sys.argv[1]))['clusters'][0]['cluster']['server']\n"
+        "with urllib.request.urlopen(f'{server}/api/v1/namespaces/default/configmaps/a') as answer:\n"
+        "    found = json.load(answer)\n"
+        "found['metadata'] = {key: found['metadata'][key] for key in ('name', 'labels', 'x_y')}\n"
+        "sys.exit(json.dumps(found))\n"
+    )
+    command = [sys.executable, str(tmp_path / "epp.py"), "{kubeconfig}"]
+    profile = {"start": {"command": command}, "discovery": {"kubernetes": {"objects": [wanted]}}}
+    (tmp_path / "epp.yaml").write_text(json.dumps(profile))
+    ran = cli("profile", "check", tmp_path / "epp.yaml")
+    assert ran.code == 4
+    assert json.dumps(wanted) in ran.out

@@ -297,6 +297,18 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
         ('discovery: {file: {}}\nstart: {workdir: "a\\0b"}\n', r"2:18: start.workdir: .*NUL.*: leave it out"),
         ('discovery: {file: {}}\nstart: {command: [epp, "a\\0b"]}\n', r"2:24: start.command\[1\]: .*NUL.*: leave"),
         ('discovery: {file: {}}\nstart: {env: {A: "a\\0b"}}\n', r"2:18: start.env.A: .*NUL.*: leave it out"),
+        (
+            "discovery: {kubernetes: {objects: [{apiVersion: v1, kind: Pod, metadata: pod}]}}\n",
+            r"1:74: discovery.kubernetes.objects\[0\].metadata: expected a mapping, got 'pod'",
+        ),
+        (
+            "discovery: {kubernetes: {objects: [{apiVersion: v1, kind: [Pod], metadata: {name: a}}]}}\n",
+            r"1:59: discovery.kubernetes.objects\[0\].kind: expected text, got a list",
+        ),
+        (
+            "discovery: {kubernetes: {objects: [{apiVersion: v1, kind: Pod, metadata: {labels: {}}}]}}\n",
+            r"1:74: .*metadata.name: required key 'name' is missing",
+        ),
     ],
 )
 def test_a_wrong_profile_is_explained_with_its_place(tmp_path: Path, text: str, expected: str) -> None:

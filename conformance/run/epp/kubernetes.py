@@ -58,7 +58,7 @@ class KubernetesApi:
             emulator.store.put(self._model(model, settings.pool, settings.namespace))
         for number, manifest in enumerate(settings.objects):
             try:
-                emulator.store.put(dict(manifest))
+                emulator.store.put(manifest.model_dump(by_alias=True, exclude_unset=True))
             except KubernetesEmulatorError as problem:
                 raise UsageError(f"discovery.kubernetes.objects[{number}] of the profile: {problem}") from None
 
