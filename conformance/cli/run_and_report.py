@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conformance.cli.console import out, width_of
 from conformance.cli.progress import progress
-from conformance.errors import IncompleteError
+from conformance.errors import HarnessError, IncompleteError
 from conformance.events import RunEvent, RunFinished
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import RunOutcome
@@ -19,7 +19,7 @@ from conformance.report.document.blocks import Waiver
 from conformance.report.document.build import build
 from conformance.report.document.model import Report
 from conformance.report.document.waivers import Applied, KnownFailure, apply, exit_code_after, load_waivers
-from conformance.report.render.folder import EVIDENCE, EvidenceKeeper, reserved, write_all
+from conformance.report.render.folder import EVIDENCE, OF_A_RUN, EvidenceKeeper, reserved, whole, write_all
 from conformance.report.render.text import summary_text
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.child_process import warm
@@ -88,26 +88,31 @@ def _run_and_report(
 ) -> ReportedRun:
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
-    outcome, stopped = None, None
+    outcome, stopped, unwritten = None, None, None
     collect_seldom()
     runner_of(settings.profile.role)  # imported before `warm` copies this process
-    with (
-        warm(workers_for(settings.profile, settings.jobs) - 1),
-        EvidenceKeeper(output / EVIDENCE) as keeper,
-        progress(quiet=quiet) as shown,
-    ):
+    try:
+        with (
+            warm(workers_for(settings.profile, settings.jobs) - 1),
+            EvidenceKeeper(output / EVIDENCE) as keeper,
+            progress(quiet=quiet) as shown,
+        ):
 
-        def handler(event: RunEvent) -> None:
-            nonlocal outcome
-            keeper(event)
-            shown(event)
-            if isinstance(event, RunFinished):
-                outcome = event.outcome
+            def handler(event: RunEvent) -> None:
+                nonlocal outcome
+                keeper(event)
+                shown(event)
+                if isinstance(event, RunFinished):
+                    outcome = event.outcome
 
-        try:
-            run(settings, handler)
-        except IncompleteError as problem:
-            stopped = problem
+            try:
+                run(settings, handler)
+            except IncompleteError as problem:
+                stopped = problem
+    except OSError as problem:
+        if outcome is None:
+            raise
+        unwritten = problem  # a full disk: what came out is told all the same
     assert outcome is not None, "a run that ends without an error has an outcome"
     applied = apply(known, outcome, dt.datetime.now(dt.UTC).date())
     report = build(
@@ -130,10 +135,12 @@ def _run_and_report(
         ),
     )
     try:
+        if unwritten is not None:
+            raise unwritten
         paths = (*write_all(report, output), *_counterexamples(outcome, output))
-    except OSError:  # a full disk: what came out is told all the same
+    except OSError as problem:
         out().print(summary_text(report, width=width_of(out())))
-        raise
+        raise HarnessError(f"{problem.filename}: {problem.strerror}", hint=_what_is_left(output)) from problem
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
     return ReportedRun(
         report=report, paths=paths, code=code, stopped=stopped, waived=applied, interrupted=outcome.interrupted
@@ -148,12 +155,22 @@ def _known_endpoints(profile: AnyProfile) -> tuple[str, ...]:
     return fixed.endpoints if fixed is not None else ()
 
 
+def _what_is_left(output: Path) -> str:
+    """What to do where not all of a report could be written, and what was written whole."""
+    kept = [path.name for name in OF_A_RUN for path in sorted(output.glob(name))]
+    if not kept:
+        return "a problem of this machine: make room, or give another folder with --output"
+    use = " (`epp-conformance judge` judges it again)" if kept == [EVIDENCE] else ""
+    return f"a problem of this machine: is there room? {output} has what was written whole: {', '.join(kept)}{use}"
+
+
 def _counterexamples(outcome: RunOutcome, output: Path) -> list[Path]:
     """Each failing generated conversation as a scenario file, for `--scenarios`."""
     paths = []
     for version, text in outcome.counterexamples.items():
-        paths.append(output / COUNTEREXAMPLE.format(version))
-        paths[-1].write_text(text, encoding="utf-8")
+        with whole(output / COUNTEREXAMPLE.format(version)) as path:
+            path.write_text(text, encoding="utf-8")
+        paths.append(path)
     return paths
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from conformance.cli.interrupt import SAME_WISH, Interrupt, second_is_another_wish
-from conformance.report.render import folder
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
 REFERENCE = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
@@ -120,17 +119,37 @@ def test_a_run_that_breaks_leaves_no_earlier_report_behind(cli, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a_full_disk_is_named_and_keeps_no_part_of_a_report(cli, tmp_path: Path, monkeypatch) -> None:
-    def full(text: object, path: Path) -> None:
-        with path.open("w") as file, Path("/dev/full").open("w") as nowhere:
-            file.write("half of a rep")
-            nowhere.write("ort")
+LIMITED = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)"
+"""As a full disk: no file can have more bytes than that."""
 
-    monkeypatch.setattr(folder, "write_report", full)
-    ran = cli("run", "-q", *FEW, "-o", tmp_path)
-    assert (ran.code, ran.err.splitlines()[0]) == (3, f"error: {tmp_path}/report.json: No space left on device")
-    assert "requirements" in ran.out
-    assert not list(tmp_path.iterdir())
+
+@pytest.mark.parametrize(
+    ("room", "named", "kept"),
+    [
+        (16_384, "evidence.ndjson.gz", set()),
+        (81_920, "report.json", {"evidence.ndjson.gz"}),
+        (204_800, "report.html", {"evidence.ndjson.gz", "report.json", "junit.xml", "summary.md"}),
+    ],
+)
+def test_a_full_disk_costs_what_does_not_fit_and_nothing_else(
+    cli, tmp_path: Path, room: int, named: str, kept: set[str]
+) -> None:
+    """What came out is told, the file that could not be written is named, and no part of one is left."""
+    made = tmp_path / "report"
+    program = f"{LIMITED}; from conformance.cli import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(room), "run", "-q", "-k", "destination.c*", "-o", str(made)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr.splitlines()[0]) == (3, f"error: {made}/{named}: File too large")
+    assert "requirements" in ran.stdout
+    assert {path.name for path in made.glob("*")} == kept
+    assert all(name in ran.stderr for name in kept)
+    if kept:
+        assert "0 with a broken rule" in cli("judge", made).out
 
 
 def test_a_violation_is_shown_with_its_conversation(cli, tmp_path: Path) -> None:

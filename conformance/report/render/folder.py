@@ -66,8 +66,8 @@ def reserved(output: Path, own: Sequence[str] = OF_A_RUN) -> Iterator[None]:
     """The folder `output`, made, for this run alone: two runs would mix their evidence. It is removed again if nothing
     was written. Raises `UsageError`.
 
-    The files that the run writes, `own` by their names or globs, are removed first, and again if it breaks: nobody must
-    take the report of an earlier run, or a part of one, for its own.
+    The files that the run writes, `own` by their names or globs, are removed first: where it breaks, the report of an
+    earlier run must not be taken for its report.
     """
     made = [folder for folder in (output, *output.parents) if not folder.exists()]
     make_folder(output)
@@ -79,23 +79,15 @@ def reserved(output: Path, own: Sequence[str] = OF_A_RUN) -> Iterator[None]:
             except BlockingIOError:
                 what = f"another run is writing its report to {output}"
                 raise UsageError(what, hint="give another folder with --output") from None
-        _remove(output, own)
-        try:
-            yield
-        except BaseException:
-            _remove(output, own)
-            raise
+        for path in [path for name in own for path in output.glob(name)]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        yield
     finally:
         os.close(folder)
         with contextlib.suppress(OSError):  # it holds a report
             for one in made:
                 one.rmdir()
-
-
-def _remove(output: Path, names: Sequence[str]) -> None:
-    for path in [path for name in names for path in output.glob(name)]:
-        with contextlib.suppress(OSError):
-            path.unlink()
 
 
 @contextlib.contextmanager
@@ -107,6 +99,18 @@ def naming(path: Path) -> Iterator[Path]:
         raise OSError(problem.errno, problem.strerror, str(path)) from None
 
 
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """So that `path` is written whole, or is not there. As `naming`."""
+    try:
+        with naming(path):
+            yield path
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+
+
 def write_all(report: Report, output: Path) -> tuple[Path, ...]:
     """Write the report in every form; the evidence is there already. The first path is that of the HTML."""
     from conformance.report.render.html import html
@@ -114,11 +118,11 @@ def write_all(report: Report, output: Path) -> tuple[Path, ...]:
     from conformance.report.render.markdown import summary
 
     evidence = output / EVIDENCE
-    with naming(output / REPORT) as path:
+    with whole(output / REPORT) as path:
         write_report(report, path)
     page = html(report, evidence if evidence.is_file() else None)
     for name, text in ((JUNIT, junit(report)), (MARKDOWN, summary(report)), (HTML, page)):
-        with naming(output / name) as path:
+        with whole(output / name) as path:
             path.write_text(text, encoding="utf-8")
     written = (HTML, REPORT, *((EVIDENCE,) if evidence.is_file() else ()), JUNIT, MARKDOWN)
     return tuple(output / name for name in written)
@@ -151,14 +155,12 @@ class EvidenceKeeper:
     ) -> None:
         self._queue.put(None)
         self._thread.join()
-        with naming(self._path):
-            try:
-                self.writer.close()
-            finally:
-                if error is not None:
-                    self._path.unlink(missing_ok=True)
+        with whole(self._path):
+            self.writer.close()
             if error is None and self._problem is not None:
                 raise self._problem
+        if error is not None:
+            self._path.unlink(missing_ok=True)
 
     def _write(self) -> None:
         while (item := self._queue.get()) is not None:
