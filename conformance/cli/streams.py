@@ -3,6 +3,7 @@ console is an order to a CI system."""
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -10,6 +11,19 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from conformance.printable import without_orders
+
+_ONE_FOR_ONE = zip("✓✗–○§·×▶◀“”", '+x-oS|x><""', strict=True)
+SIGNS = {**dict(_ONE_FOR_ONE), "‼": "!!", "≠": "!=", "→": "->", "…": "..."}
+"""What stands for the suite's signs where an encoding lacks them, as ASCII does."""
+
+
+def _plainer(problem: UnicodeError) -> tuple[str, int]:
+    assert isinstance(problem, UnicodeEncodeError)
+    lacking = problem.object[problem.start : problem.end]
+    return "".join(SIGNS.get(one, "?") for one in lacking), problem.end
+
+
+codecs.register_error("epp-conformance.plainer", _plainer)
 
 
 def prepare() -> None:
@@ -35,7 +49,7 @@ class _Lasting(io.TextIOWrapper):
         super().__init__(
             stream.buffer,
             stream.encoding,
-            "replace",  # not every terminal knows every letter
+            "epp-conformance.plainer",  # not every terminal knows every letter
             line_buffering=stream.line_buffering,
             write_through=stream.write_through,
         )

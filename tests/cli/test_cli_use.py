@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import conformance.cli as command_line
+from conformance.cli.streams import SIGNS
 from conformance.report.render.folder import reserved
 from conformance.targets.flags import TargetFlags
 from ext_proc.http2.tls import self_signed
@@ -312,6 +313,18 @@ def test_poor_terminals_get_the_report_too(program, a_report: Path, environment:
     assert process.returncode == 0
     assert "EPP-DEST-05" in out
     assert err == ""
+
+
+@pytest.mark.parametrize("arguments", [("report", "show"), ("report", "show", "--all", "--unsettled")])
+def test_signs_that_a_terminal_lacks_are_told_from_each_other(program, a_report: Path, arguments) -> None:
+    """None becomes a question mark, which is the sign of what is not known."""
+    shown = []
+    for encoding in ("utf-8", "ascii"):
+        process = program(*arguments, a_report, PYTHONIOENCODING=encoding)
+        shown.append(process.communicate(timeout=60)[0])
+    assert not shown[0].isascii()
+    assert shown[1] == shown[0].translate(str.maketrans(SIGNS))
+    assert shown[1].isascii()
 
 
 def test_two_runs_write_no_report_together(cli, tmp_path: Path) -> None:
