@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from conformance.cli.console import err
 from conformance.cli.diagnose_epp import endpoint_picker
 from conformance.cli.diagnose_gateway import gateway
 from conformance.cli.diagnose_model_server import model_server
@@ -28,7 +29,7 @@ _QUESTIONS: Mapping[str, tuple[str, Callable[[Any, float], AsyncIterator[Diagnos
 def target(resolved: Resolved | ResolvedGateway | ResolvedModelServer, protocol_version: str) -> list[Diagnosis]:
     """Start the target (if it is ours), wait until it is ready, send it one request, and look at what it does.
 
-    Raises `UsageError` if it can't be started as it was asked for.
+    What is waited for is printed. Raises `UsageError` if it can't be started as it was asked for.
     """
     with EngineThread() as engine:
         return engine.call(_target(resolved, protocol_version, engine))
@@ -41,7 +42,12 @@ async def _target(
     name, questions = _QUESTIONS[profile.role]
     runner = runner_of(profile.role).runner
     began = time.monotonic()
-    lane = runner(profile, protocol_version, dict(resolved.values), seed=0, lag=engine.lag, status=lambda _: None)
+    said = err()
+
+    def status(text: str) -> None:
+        said.print(f"  {text}")
+
+    lane = runner(profile, protocol_version, dict(resolved.values), seed=0, lag=engine.lag, status=status)
     try:
         async with lane:
             async for answer in questions(lane, time.monotonic() - began):

@@ -174,8 +174,8 @@ def check(
 
     resolved = dataclasses.replace(target, profile=name).resolve()
     versions = protocol_versions(resolved.profile, (protocol_version,) if protocol_version else ())
-    found = f"the profile {name} is well-formed; " if name else ""
-    typer.echo(f"{found}starting the target", err=True)
+    if name:
+        typer.echo(f"the profile {name} is well-formed", err=True)
     raise typer.Exit(0 if show_answers(diagnose(resolved, versions[-1])) else 4)
 
 

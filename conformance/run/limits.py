@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 
 from conformance.targets.profile import Limits
 
+LONG = 2.0
+"""Seconds of waiting after which people wonder."""
+
 
 class Throttle:
-    """`async with throttle:` around each exchange."""
+    """`async with throttle:` around each exchange. `status` gets in words that the rate makes one wait for long."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, status: Callable[[str], None]) -> None:
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._interval = 1 / limits.rate if limits.rate else 0.0
         self._next = 0.0
+        self._status = status
 
     async def __aenter__(self) -> None:
         await self._slots.acquire()
@@ -23,6 +28,8 @@ class Throttle:
         now = asyncio.get_running_loop().time()
         due = max(now, self._next)
         self._next = due + self._interval
+        if due - now > LONG:
+            self._status(f"waiting: limits.rate lets one request through every {self._interval:.10g} s")
         try:
             await asyncio.sleep(due - now)
         except BaseException:

@@ -63,7 +63,7 @@ class TargetRunner(ABC):
         self.anomaly = anomaly
         self.redactor = redactor or Redactor()
         self.recorder = Recorder(redact=self.redactor.event)
-        self.throttle = Throttle(profile.limits)
+        self.throttle = Throttle(profile.limits, status)
         self.data_plane = data_plane or DataPlaneChoice()
         self._number = number
         self._folder = ScratchFolder()

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,17 @@ def test_check_starts_the_target_and_sends_a_request(cli, tmp_path: Path) -> Non
     assert f"the profile {path} is well-formed" in " ".join(ran.err.split())
     for part in ("✓ target", "✓ request", "HTTP 200", "readiness SERVING", "/metrics of 3 of 3 pods"):
         assert part in ran.out
+
+
+def test_check_says_what_it_waits_for(cli, program, tmp_path: Path) -> None:
+    path = tmp_path / "epp.yaml"
+    assert cli("profile", "init", path, "--name", "x", "--command", REFERENCE).code == 0
+    path.write_text(f"{path.read_text()}limits: {{rate: 0.0001}}\n")
+    process = program("profile", "check", path)
+    last = next((line for line in process.stderr if "limits.rate" in line), "")
+    assert last == "  waiting: limits.rate lets one request through every 10000 s\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 4
 
 
 def test_check_explains_a_target_that_ends(cli, tmp_path: Path) -> None:
