@@ -17,7 +17,7 @@ from conformance.cli.commands import Commands
 from conformance.targets.flags import RoleName, TargetFlags
 
 if TYPE_CHECKING:
-    import pydantic
+    from conformance.targets.gateway import AnyProfile
 
 profile = typer.Typer(
     cls=Commands, no_args_is_help=True, rich_markup_mode=None, help="Make, check and list profiles of targets."
@@ -146,12 +146,13 @@ def _of_a_model_server(
     return server_text(name, words, rest if scheme == "image" else "", server, engine or "vllm", model)
 
 
-def _write(output: Path, text: str, model: type[pydantic.BaseModel]) -> None:
+def _write(output: Path, text: str, model: type[AnyProfile]) -> None:
     """Write a profile that is valid."""
     from conformance.cli.files import write_file
-    from conformance.strict_yaml import load
+    from conformance.strict_yaml import load_located
+    from conformance.targets.resolve import placed
 
-    load(text, model, name=str(output))
+    placed(*load_located(text, model, name=str(output)), output.parent)
     write_file(output, text)
     typer.echo(f"wrote {output}; try it: epp-conformance profile check {shlex.quote(str(output))}")
 

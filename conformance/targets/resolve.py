@@ -149,7 +149,15 @@ def load_any(name: str) -> AnyProfile:
     if path.is_dir():
         raise UsageError(f"{name} is a folder", hint="name the profile's file in it")
     found, document = _of_its_role(path, name)
-    profile = found.beside(path.parent)
+    return placed(found, document, path.parent)
+
+
+def placed(found: AnyProfile, document: Document, folder: Path) -> AnyProfile:
+    """The profile `found` in `document`, a file in `folder`, with its relative paths beside that file.
+
+    Raises `FileError` for what it names and can't be there: files, folders, an address.
+    """
+    profile = found.beside(folder)
     if wrong := tuple(_out_of_place(document, profile)):
         raise FileError(wrong)
     return profile

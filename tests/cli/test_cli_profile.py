@@ -286,6 +286,18 @@ def test_a_profile_is_not_begun_with_an_endpoint_that_is_none(cli, tmp_path: Pat
     assert not (tmp_path / "mine.yaml").exists()
 
 
+@pytest.mark.parametrize("address", ["nonsense", ":", "host:99999", "http://host:80", "unix:"])
+def test_a_profile_is_not_begun_with_an_address_that_is_none(cli, tmp_path: Path, address: str) -> None:
+    """It is refused as in a profile that is there."""
+    path = tmp_path / "mine.yaml"
+    ran = cli("profile", "init", path, "--name", "x", "--address", address, "--endpoints-file", tmp_path / "endpoints")
+    assert (ran.code, path.exists()) == (2, False)
+    path.write_text(f"discovery: {{file: {{}}}}\naddress: {json.dumps(address)}\n")
+    said = cli("profile", "check", path).err.partition(": address:")[2]
+    assert said.endswith(")\n")  # what to do
+    assert ran.err.endswith(said)
+
+
 def test_a_further_object_is_served_as_it_is_written(cli, tmp_path: Path) -> None:
     """Also what the suite knows nothing of, and what is null."""
     wanted = {
