@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -89,6 +90,8 @@ def _complaint(data: Any, model: type[pydantic.BaseModel], item: Any) -> Complai
         message = f"expected at {'least' if least else 'most'} {items}, got {len(given)}"
     elif given is None and not place and data is None:
         message = "the file is empty"
+    elif _is_nan(given) and kind not in _WORDS:  # of a bound: it is beyond each
+        message = f"expected a number, got {_shown(given)}"
     elif kind in _WORDS:
         message = f"expected {_WORDS[kind]}, got {_shown(given)}"
         if kind == "string_type" and isinstance(given, int | float):
@@ -109,8 +112,12 @@ def _not_allowed(given: Any, expected: str) -> tuple[str, str]:
 def _shown(value: Any) -> str:
     if value is None or isinstance(value, list | dict):
         return "nothing" if value is None else "a list" if isinstance(value, list) else "a mapping"
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    text = ".nan" if _is_nan(value) else str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 # -- places ------------------------------------------------------------------------------------------------------------

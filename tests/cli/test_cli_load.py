@@ -273,6 +273,10 @@ def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None
         ("mix: [{name: a, weight: .inf}]\n", "load.yaml:1:25: mix[0].weight"),
         ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: [.inf, 20]}]\n", "load.yaml:2:"),
         ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: [.nan, 20]}]\n", "load.yaml:2:"),
+        (
+            "mix: [{name: a}]\narrivals: [{seconds: .nan, rate: 5}]\n",
+            "load.yaml:2:22: arrivals[0].seconds: expected a number, got .nan",
+        ),
         ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: [-5, 20]}]\n", "a rate is above 0"),
         ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: [0, 0]}]\n", "a rate is above 0"),
         ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: 1.0e+9}]\n", "a rate is above 0"),

@@ -138,6 +138,8 @@ def test_a_report_that_can_not_be_written_again_is_said_before_anything_runs(cli
          "a is no endpoint (`{a}` is that of the pod; `hint` takes any text)"),
         (f"section: mine\nscenarios: [{{id: a.b, {REST}, steps: [{{exchange: {{body: {{wide: true}}}}}}]}}]\n",
          "`wide` needs a `size`"),
+        (f"section: mine\nscenarios:\n- {{id: a.b, {REST}, steps: [{{exchange: {{gapSeconds: .nan}}}}]}}\n",
+         "gapSeconds: expected a number, got .nan"),
     ],
 )  # fmt: skip
 def test_wrong_scenario_files(cli, tmp_path: Path, text: str, expected: str) -> None:
