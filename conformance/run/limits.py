@@ -9,11 +9,11 @@ from types import TracebackType
 from conformance.targets.profile import Limits
 
 LONG = 2.0
-"""Seconds of waiting after which people wonder."""
+"""Seconds between requests at which people wonder what is waited for."""
 
 
 class Throttle:
-    """`async with throttle:` around each exchange. `status` gets in words that the rate makes one wait for long."""
+    """`async with throttle:` around each exchange. `status` gets in words that a low rate makes one wait."""
 
     def __init__(self, limits: Limits, status: Callable[[str], None]) -> None:
         self._slots = asyncio.Semaphore(limits.concurrency)
@@ -28,7 +28,7 @@ class Throttle:
         now = asyncio.get_running_loop().time()
         due = max(now, self._next)
         self._next = due + self._interval
-        if due - now > LONG:
+        if due > now and self._interval > LONG:
             self._status(f"waiting: limits.rate lets one request through every {self._interval:.10g} s")
         try:
             await asyncio.sleep(due - now)
