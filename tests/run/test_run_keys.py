@@ -52,6 +52,11 @@ BY_NAME = {
     ("KubernetesStep", "fault"): ("conformance/run/epp/execute.py", "step.fault"),
     ("PoolStep", "other_ports"): ("conformance/run/epp/pool.py", "step.other_ports"),
     ("StartWith", "attributes"): ("conformance/run/epp/execute.py", "step.attributes"),
+    **{
+        (model.__name__, name): ("conformance/run/epp/kubernetes.py", "emulator.store.put(manifest.model_dump(")
+        for model in (profile.Manifest, profile.ObjectMeta)
+        for name in model.model_fields
+    },
 }
 """Keys that are read from the file as it is, by the command line, or only with Kubernetes: where, and by what words."""
 
