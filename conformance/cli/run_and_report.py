@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conformance.cli.console import out, width_of
 from conformance.cli.progress import progress
-from conformance.errors import HarnessError, IncompleteError
+from conformance.errors import IncompleteError
 from conformance.events import RunEvent, RunFinished
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import RunOutcome
@@ -138,9 +138,10 @@ def _run_and_report(
         if unwritten is not None:
             raise unwritten
         paths = (*write_all(report, output), *_counterexamples(outcome, output))
-    except OSError as problem:
+    except OSError:
         out().print(summary_text(report, width=width_of(out())))
-        raise HarnessError(f"{problem.filename}: {problem.strerror}", hint=_what_is_left(output)) from problem
+        out().print(_what_is_left(output))
+        raise
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
     return ReportedRun(
         report=report, paths=paths, code=code, stopped=stopped, waived=applied, interrupted=outcome.interrupted
@@ -156,12 +157,10 @@ def _known_endpoints(profile: AnyProfile) -> tuple[str, ...]:
 
 
 def _what_is_left(output: Path) -> str:
-    """What to do where not all of a report could be written, and what was written whole."""
-    kept = [path.name for name in OF_A_RUN for path in sorted(output.glob(name))]
-    if not kept:
-        return "a problem of this machine: make room, or give another folder with --output"
-    use = " (`epp-conformance judge` judges it again)" if kept == [EVIDENCE] else ""
-    return f"a problem of this machine: is there room? {output} has what was written whole: {', '.join(kept)}{use}"
+    """What of a report could be written, and is whole."""
+    kept = " · ".join(path.name for name in OF_A_RUN for path in sorted(output.glob(name)))
+    use = " (`epp-conformance judge` judges it again)" if kept == EVIDENCE else ""
+    return f"written whole: {kept or 'nothing'}{use}"
 
 
 def _counterexamples(outcome: RunOutcome, output: Path) -> list[Path]:

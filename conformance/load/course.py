@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.load.vitals import Sample
+
 _KEPT = 600  # even: the one too many stays alone when neighbours are joined
 """Stretches that are kept; of more, each two neighbours become one."""
 
@@ -50,6 +52,26 @@ class Stretch:
     memory: int | None = None
     descriptors: int | None = None
     changes: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def between(cls, before: Snapshot, now: Snapshot, target: Sample | None, changes: Counter[str]) -> Stretch:
+        """What happened between two snapshots; `target`: its process at the later one, if that is known."""
+        return cls(
+            second=now.seconds,
+            seconds=now.seconds - before.seconds,
+            due=now.due - before.due,
+            done=now.judged - before.judged,
+            failed=now.failed - before.failed,
+            open=now.open,
+            milliseconds={
+                name: {one: own[one] for one in ("p50", "p99", "max")}
+                for name, own in now.latest.items()
+                if own["count"]
+            },
+            memory=target.memory if target is not None else None,
+            descriptors=target.descriptors if target is not None else None,
+            changes=changes,
+        )
 
     def plain(self) -> dict[str, Any]:
         """As JSON; counts are rates a second."""

@@ -370,7 +370,6 @@ class LoadRun:
         self.idleness.look(self.tally.exchanges - before.judged)
         sample = self.target_vitals.look(family(self._pid), second) if self._pid else None
         totals = self.totals
-        passed = second - before.seconds
         snapshot = Snapshot(
             seconds=second,
             stage=totals.stage,
@@ -379,31 +378,14 @@ class LoadRun:
             judged=self.tally.exchanges,
             failed=self.tally.failed,
             open=totals.open,
-            rate=(self.tally.exchanges - before.judged) / passed,
+            rate=(self.tally.exchanges - before.judged) / (second - before.seconds),
             latest=self.figures.fold(),
             hit_rate=totals.memory.hit_rate,
             troubles=[one.plain(self.start_time) for one in self.troubles.open],
         )
-        self.course.add(
-            Stretch(
-                second=second,
-                seconds=passed,
-                due=snapshot.due - before.due,
-                done=snapshot.judged - before.judged,
-                failed=snapshot.failed - before.failed,
-                open=snapshot.open,
-                milliseconds=_times(snapshot.latest),
-                memory=sample.memory if sample is not None else None,
-                descriptors=sample.descriptors if sample is not None else None,
-                changes=self.churn.lately.copy() if self.churn is not None else Counter(),
-            )
-        )
+        changes = self.churn.lately.copy() if self.churn is not None else Counter()
+        self.course.add(Stretch.between(before, snapshot, sample, changes))
         if self.churn is not None:
             self.churn.lately.clear()
         self._seen = snapshot
         return snapshot
-
-
-def _times(latest: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """What is kept of the times of each second."""
-    return {name: {one: own[one] for one in ("p50", "p99", "max")} for name, own in latest.items() if own["count"]}

@@ -30,7 +30,7 @@ from conformance.verdict import Verdict
 from ext_proc import record_json
 from ext_proc.record import Entry
 
-FORM = 3
+FORM = 4
 """The number of these forms: machines whose numbers differ do not understand each other."""
 
 Message: TypeAlias = Share | GetReady | Begin | Stop | ProcessExited | ShareReport | ConformanceError

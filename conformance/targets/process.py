@@ -18,8 +18,8 @@ from pathlib import Path
 
 from conformance.errors import HarnessError, UsageError
 from conformance.targets import supervisor
-from conformance.targets.authority import no_file, no_folder
 from conformance.targets.output import Output
+from conformance.targets.paths import no_file, no_folder
 
 FIRM = 5.0
 """Seconds that the supervisor gets to kill everything before it is killed itself."""

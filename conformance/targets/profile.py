@@ -21,7 +21,8 @@ from conformance.requirements.schema import Version
 from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
-from conformance.targets.authority import no_authority, no_file, no_folder
+from conformance.targets.authority import no_authority
+from conformance.targets.paths import no_file, no_folder
 from ext_proc.http2.address import UNIX, socket_path, what_is_no_socket
 from ext_proc.http2.errors import BadAddress
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE

@@ -18,10 +18,11 @@ from conformance.reading.endpoints import distinct
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import Document, FileError, Problem, load, parse
-from conformance.targets.authority import no_authority, no_folder
+from conformance.targets.authority import no_authority
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.launch import command_start
 from conformance.targets.model_server import ModelServerProfile
+from conformance.targets.paths import no_folder
 from conformance.targets.profile import (
     ITS_SOCKET,
     Discovery,

@@ -71,7 +71,7 @@ def test_an_answer_that_is_not_grpc_is_not_blamed_on_the_endpoints(
     cli, tmp_path: Path, mode: str, said: str, hint: str
 ) -> None:
     profile = tmp_path / "profile.yaml"
-    profile.write_text("discovery: {file: {}}\ntimeouts: {start: 3}\n")
+    profile.write_text("discovery: {file: {}}\ntimeouts: {start: 10}\n")
     epp = f"cmd:{sys.executable} {HOSTILE} {{port}} {{endpointsFile}} {mode} 0"
     ran = cli("run", "-q", "-k", "destination.completion", "--profile", profile, "--epp", epp, "-o", tmp_path)
     assert ran.code == 4
