@@ -98,7 +98,10 @@ def verify(
         Path | None, typer.Argument(metavar="EVIDENCE", help="Default: the file that the report names, beside it.")
     ] = None,
 ) -> None:
-    """Check a report offline: schema, digests, roll-ups, and judge its evidence again. Exit 1 if something is wrong."""
+    """Check a report offline: schema, digests, roll-ups, and judge its evidence again.
+
+    Exit code 1 if a step fails, 2 if the evidence is missing, 4 if another step can't be taken.
+    """
     from conformance.cli.console import out
     from conformance.errors import UsageError
     from conformance.report.render.text import verification_text
@@ -110,7 +113,8 @@ def verify(
     collect_seldom()
     found = verified(report_path(where), evidence or "beside")
     out().print(verification_text(found))
-    raise typer.Exit({"pass": 0, "fail": 1}.get(found.answer, 4))
+    incomplete = 2 if found.step("evidence").answer == "unknown" else 4
+    raise typer.Exit({"pass": 0, "fail": 1}.get(found.answer, incomplete))
 
 
 @report.command()

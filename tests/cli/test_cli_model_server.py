@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from serving import BadTarget, model_server
 
+from conformance.cli import call
+from conformance.report.document.canonical import digest
+from conformance.report.document.model import read_report
 from ext_proc.http2.tls import self_signed
 from fake_modelserver import GENERATIONS, Engine, Fault, FaultType, Gauges, Served
 
@@ -147,20 +152,41 @@ requests: {{model: small-model}}
 """
 
 
-def test_certify_writes_the_folder_and_matrix_shows_it(cli, tmp_path: Path) -> None:
-    profile = tmp_path / "server.yaml"
-    profile.write_text(CERTIFIED.format(more=""))
-    flags = ("--protocol-version", "1.0.0", "--submission", tmp_path / "reports", "-o", tmp_path / "r", "-q")
-    ran = cli("certify", "--profile", profile, *flags)
-    assert ran.code == 0, ran.out + ran.err
-    folder = tmp_path / "reports" / "1.0.0" / "model-server" / "small"
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of submissions with the one report of a server."""
+    folder = tmp_path_factory.mktemp("certified")
+    (folder / "server.yaml").write_text(CERTIFIED.format(more=""))
+    flags = ("--protocol-version", "1.0.0", "--submission", folder / "reports", "-o", folder / "r", "-q")
+    assert call(["certify", "--profile", str(folder / "server.yaml"), *map(str, flags)]) == 0
+    return folder / "reports"
+
+
+def test_certify_writes_the_folder_and_matrix_shows_it(cli, certified: Path, tmp_path: Path) -> None:
+    folder = certified / "1.0.0" / "model-server" / "small"
     assert "Conformance of the model server [small]" in (folder / "README.md").read_text()
     written = next(folder.glob("*report.yaml"))
     assert cli("report", "verify", written).code == 0
-    made = cli("report", "matrix", tmp_path / "reports", "--markdown", tmp_path / "m.md", "--html", tmp_path / "m.html")
+    made = cli("report", "matrix", certified, "--markdown", tmp_path / "m.md", "--html", tmp_path / "m.html")
     assert made.code == 0, made.err
     assert "small v1" in (tmp_path / "m.md").read_text()
     assert "MS-MET-02" in (tmp_path / "m.md").read_text()
+
+
+@pytest.mark.parametrize("change", ["nothing", "result", "result, and sealed", "no evidence"])
+def test_only_what_follows_from_its_evidence_is_certified(cli, certified: Path, tmp_path: Path, change: str) -> None:
+    path = next(certified.rglob("*report.yaml"))
+    evidence = read_report(path).evidence_beside(path)
+    document = yaml.load(path.read_text(), yaml.CSafeLoader)
+    if change.startswith("result"):
+        document["result"] = document["versions"][0]["result"] = "non-conformant"
+    if change.endswith("sealed"):
+        document["digest"] = digest(document)
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    if change != "no evidence":
+        shutil.copy(evidence, tmp_path)
+    ran = cli("certify", "--from", tmp_path, "--submission", tmp_path / "reports")
+    assert (ran.code, (tmp_path / "reports").exists()) == ((0, True) if change == "nothing" else (2, False)), ran.err
 
 
 DYING = """

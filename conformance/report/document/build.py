@@ -9,7 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, metadata
 from importlib.metadata import version as installed
 from pathlib import Path, PurePath
 from typing import Any
@@ -181,6 +181,16 @@ def suite() -> Suite:
     except PackageNotFoundError:
         version = "0+unknown"
     return Suite(version=version, python=platform.python_version())
+
+
+def releases(version: str) -> str:
+    """The page of a release of this suite, at the address that `project.urls` in pyproject.toml names."""
+    try:
+        urls = metadata("epp-conformance").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        urls = []
+    found = dict(url.split(", ", 1) for url in urls)
+    return f"{found['Repository']}/releases/tag/v{version}" if "Repository" in found else f"release {version}"
 
 
 def environment(seed: int, profile: AnyProfile, data_plane: str = "fake") -> Environment:

@@ -1,7 +1,11 @@
-"""One pass over the evidence: the digests of its lines, and each result derived again from plan and episode."""
+"""One pass over the evidence: the digests of its lines, and each result derived again from plan and episode.
+
+Without a plan, which only the report's own catalogue gives, the verdicts of each episode are compared instead.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -9,6 +13,7 @@ from conformance.evidence.episode import Context, Episode
 from conformance.evidence.store import EvidenceError, EvidenceLine, EvidenceReader
 from conformance.outcome import BLOCKING
 from conformance.printable import plural, printable
+from conformance.report.document.build import releases
 from conformance.report.document.model import Report
 from conformance.report.document.rows import ScenarioRow
 from conformance.report.verify import unheard
@@ -28,7 +33,7 @@ Judge = Callable[[Episode, Context, Catalogue], tuple[Finding, ...]]
 class JudgedAgain:
     """What the evidence gives. `rows` are the results that follow from plan and evidence, as far as there are any."""
 
-    def __init__(self, report: Report, catalogue: Catalogue, judge: Judge, expected: Expected) -> None:
+    def __init__(self, report: Report, catalogue: Catalogue, judge: Judge, expected: Expected | None) -> None:
         self._report = report
         self._catalogue = catalogue
         self._judge = judge
@@ -41,6 +46,7 @@ class JudgedAgain:
         self._differences: list[str] = []
         self._broken: list[str] = []
         self._cut: list[str] = []
+        self._changed: Counter[str] = Counter()
         self.judged = 0
         self.rows: dict[Key, ScenarioRow] = {}
 
@@ -80,10 +86,11 @@ class JudgedAgain:
         stated = self._report.evidence
         if stated is None:
             return "the report names no file of evidence"
-        name = short(printable(stated.file))
+        file, sha256 = short(printable(stated.file)), printable(stated.sha256)
         return (
-            f"no evidence was given: the report names {name}, which is not beside it. Put it there, or name it: "
-            "`report verify REPORT EVIDENCE`"
+            f"missing: {file} (sha256 {sha256} of its unpacked content). Put it beside the report, or name it: "
+            "`report verify REPORT EVIDENCE`. Published reports are kept with their evidence at "
+            f"{releases(printable(self._report.suite.version))}"
         )
 
     def _line(self, line: EvidenceLine, rows: list[ScenarioRow]) -> None:
@@ -104,28 +111,51 @@ class JudgedAgain:
         self.judged += 1
         findings: tuple[Finding, ...] | Exception
         try:
-            planned = self._expected.planned.get((row.version, row.id))
-            if planned is not None:
-                found = problems(planned, episode, context, self._report, row.duration, self._learned)
-                self._differences += [f"{row.version} {row.id}: {problem}" for problem in found]
-            try:
-                findings = self._judge(episode, context, self._catalogue)
-            except Exception as problem:  # noqa: BLE001 - a harness error, or evidence made up to cause one
-                findings = problem
-            if planned is not None and not isinstance(findings, Exception):
-                names = asked_about(planned, episode, self._report)
-                found = unheard.problems(names, episode, context, self._catalogue, findings)
-                self._differences += [f"{row.version} {row.id}: {problem}" for problem in found]
-            wanted = self._expected.row(row, episode, findings)
-            if planned is not None and wanted is not None and cut_short(planned, episode) and not _is_open(wanted):
-                text = "its evidence has fewer exchanges than its scenario, and nothing that ended it"
-                self._differences.append(f"{row.version} {row.id}: {text}")
-            self._compare(row, wanted, judged=True)
+            findings = self._judge(episode, context, self._catalogue)
+        except Exception as problem:  # noqa: BLE001 - a harness error, or evidence made up to cause one
+            findings = problem
+        try:
+            if self._expected is None:
+                self._compare_verdicts(row, findings)
+            else:
+                self._derive(row, self._expected, episode, context, findings)
         except Exception as problem:  # noqa: BLE001 - evidence made up to cause a harness error
             self._differences.append(f"{row.version} {row.id}: can't be judged: {problem!r}")
 
+    def _derive(
+        self,
+        row: ScenarioRow,
+        expected: Expected,
+        episode: Episode,
+        context: Context,
+        findings: tuple[Finding, ...] | Exception,
+    ) -> None:
+        planned = expected.planned.get((row.version, row.id))
+        if planned is not None:
+            found = [*problems(planned, episode, context, self._report, row.duration, self._learned)]
+            if not isinstance(findings, Exception):
+                names = asked_about(planned, episode, self._report)
+                found += unheard.problems(names, episode, context, self._catalogue, findings)
+            self._differences += [f"{row.version} {row.id}: {problem}" for problem in found]
+        wanted = expected.row(row, episode, findings)
+        if planned is not None and wanted is not None and cut_short(planned, episode) and not _is_open(wanted):
+            text = "its evidence has fewer exchanges than its scenario, and nothing that ended it"
+            self._differences.append(f"{row.version} {row.id}: {text}")
+        self._compare(row, wanted, judged=True)
+
+    def _compare_verdicts(self, row: ScenarioRow, findings: tuple[Finding, ...] | Exception) -> None:
+        if isinstance(findings, Exception):
+            raise findings
+        before, after = _verdicts(row.result().findings), _verdicts(findings)
+        for name in before.keys() | after.keys():
+            stated, now = before.get(name, "none"), after.get(name, "none")
+            if stated != now:
+                self._changed[f"{row.version} {name}: stated {stated}, judged again {now}"] += 1
+
     def without_evidence(self) -> None:
         """The results whose episodes were not read: those that have none, and all if no evidence was given."""
+        if self._expected is None:
+            return
         for row in self._report.results:
             if (row.version, row.id) not in self.rows and (row.evidence is None or self.judged == 0):
                 self._compare(row, self._expected.row(row, None, None))
@@ -141,11 +171,18 @@ class JudgedAgain:
             self._differences += [f"{row.version} {row.id}: {text}" for text in differences(row, wanted, unread)]
 
     def judgement(self, path: Path | None) -> VerificationStep:
-        """Whether every result is what its episode gives."""
-        good = f"{plural(self.judged, 'episode')} judged again, with the same results"
-        step = answered(
-            "judgement", self._differences, good, "the plan and the evidence do not give the results of the report"
-        )
+        """Whether every result is what its episode gives; without a plan, whether its verdicts are the same."""
+        changed = [f"{text} ({plural(count, 'scenario run')})" for text, count in sorted(self._changed.items())]
+        differ = [*self._differences, *changed]
+        again = f"{plural(self.judged, 'episode')} judged again"
+        if self._expected is None:
+            version = self._catalogue.version
+            good = f"{again} by catalogue {version}: the same verdicts"
+            bad = f"{again} by catalogue {version}: {plural(len(differ), 'difference')}"
+        else:
+            good = f"{again}, with the same results"
+            bad = "the plan and the evidence do not give the results of the report"
+        step = answered("judgement", differ, good, bad)
         if step.answer == "pass" and self._cut:
             text = (
                 f"{plural(len(self._cut), 'episode')} can't be judged again: the target sent more than evidence keeps"
@@ -154,6 +191,14 @@ class JudgedAgain:
         if step.answer == "pass" and (path is None or self.judged == 0) and self._by_line:
             return unknown("judgement", "no evidence was given" if path is None else "no episode could be judged again")
         return step
+
+
+def _verdicts(findings: Iterable[Finding]) -> dict[str, str]:
+    """The verdicts on each requirement, as a text."""
+    found: dict[str, set[str]] = {}
+    for one in findings:
+        found.setdefault(one.requirement, set()).add(one.verdict)
+    return {name: " and ".join(sorted(verdicts)) for name, verdicts in found.items()}
 
 
 def _is_open(row: ScenarioRow) -> bool:

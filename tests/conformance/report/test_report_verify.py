@@ -14,6 +14,7 @@ from forging import real_reports
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.judges import judge
 from conformance.outcome import RunOutcome, version_outcome
 from conformance.report.document.build import build
 from conformance.report.document.canonical import digest
@@ -24,7 +25,7 @@ from conformance.report.verify.verification import STEPS, _notes, verify
 from conformance.scenario.loader import load
 from conformance.selftest.deviation import deviations
 from conformance.selftest.gateway import gateway_profile
-from conformance.verdict import Finding
+from conformance.verdict import Finding, Verdict
 
 
 def unknown(verification) -> set[str]:
@@ -76,15 +77,44 @@ def test_an_epp_that_a_scenario_leaves_down_comes_back_at_its_end(catalogue, tmp
     ],
 )
 def test_another_catalogue_is_not_called_tampering(reports, instances, tmp_path, version, words):
-    document = json.loads((reports("bad-epp") / "report.json").read_text())
-    document["catalogue"].update(version="0.9.0", digest="sha256:" + "1" * 64)
-    document["suite"]["version"] = version or document["suite"]["version"]
-    document["digest"] = digest(document)
-    path = tmp_path / "report.json"
-    path.write_text(json.dumps(document))
+    path = of_another_catalogue(reports("bad-epp"), tmp_path, version)
     verification = verify(path, reports("bad-epp") / "evidence.ndjson.gz", instances=instances)
     assert (verification.answer, [step for step in verification.steps if step.answer == "fail"]) == ("unknown", [])
     assert words in verification.step("catalogue").text
+
+
+def of_another_catalogue(folder, output, version=None):
+    """The report as an older suite would have made it."""
+    document = json.loads((folder / "report.json").read_text())
+    document["catalogue"].update(version="0.9.0", digest="sha256:" + "1" * 64)
+    document["suite"]["version"] = version or document["suite"]["version"]
+    document["digest"] = digest(document)
+    path = output / "report.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("name", ["epp", "bad-epp", "gateway"])
+def test_a_report_of_another_catalogue_is_judged_again(reports, instances, tmp_path, name):
+    path = of_another_catalogue(reports(name), tmp_path, "0.0.7")
+    evidence = reports(name) / "evidence.ndjson.gz"
+    same = verify(path, evidence, instances=instances)
+    assert [same.step(step).answer for step in ("evidence", "judgement")] == ["pass", "pass"]
+    assert same.step("judgement").text.endswith(": the same verdicts")
+
+    changed = verify(path, evidence, instances=instances, judge=stricter).step("judgement")
+    assert (changed.answer, "1 difference" in changed.text) == ("unknown", True)
+    assert [" 1.0.0 RULE-1: stated none, judged again fail (" in f" {text}" for text in changed.details] == [True]
+
+
+def stricter(*arguments):
+    return (*judge(*arguments), Finding(requirement="RULE-1", verdict=Verdict.FAIL))
+
+
+def test_changed_evidence_of_another_catalogue_fails(reports, instances, tmp_path):
+    path = of_another_catalogue(reports("epp"), tmp_path)
+    verification = verify(path, reports("bad-epp") / "evidence.ndjson.gz", instances=instances)
+    assert [step.name for step in verification.steps if step.answer == "fail"] == ["evidence"]
 
 
 @pytest.mark.parametrize(
