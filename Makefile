@@ -24,7 +24,7 @@ PYTEST_ARGS ?=
 # A run starts many Python processes. Where bytecode is not kept, as in many images, each would compile everything.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help conformance selftest mutants test lint type unit docs site dist reports clean
+.PHONY: help conformance selftest mutants test lint type unit docs site dist reports test-reports clean
 
 help:
 	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
@@ -37,7 +37,8 @@ help:
 	@echo 'make docs         write the generated pages of docs/ and the samples of runs'
 	@echo 'make site         the documentation as a site, in build/site'
 	@echo 'make dist         wheel, source distribution and bill of materials of this commit, checked, in dist/'
-	@echo 'make reports      certify again what reports/ has: the reference EPP, the example in Go, real Envoy, GIE'
+	@echo 'make reports      the reports of a release, in dist/: the reference EPP, the example in Go, real Envoy, GIE'
+	@echo 'make test-reports the small reports of tests/data/reports, after a change of their format'
 	@echo 'make clean        remove everything that these commands made'
 
 conformance: $(READY)
@@ -65,9 +66,10 @@ unit: $(READY)
 	.ci/packages $(TEST_COMMANDS)
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# All published reports, each with its evidence. Exit code 1 is a result, too: not conformant. Programs that are not
-# ours are given: make reports GIE_1_0=./epp-1.0 GIE_1_5=./epp-1.5. What is not given keeps the report that it has.
-CERTIFY = $(BIN)/epp-conformance certify --seed 1 --submission reports --quiet
+# The reports of a release, each with its evidence: `make dist` first. Exit code 1 is a result: not conformant.
+# Programs of others are given: make reports GIE_1_0=./epp-1.0 GIE_1_5=./epp-1.5.
+REPORTS := dist/reports
+CERTIFY = $(BIN)/epp-conformance certify --seed 1 --submission $(REPORTS) --quiet
 GIE_1_0 ?=
 GIE_1_5 ?=
 
@@ -89,7 +91,15 @@ reports: $(READY)
 	if [ -n "$(GIE_1_5)" ]; then \
 	  certify --profile gie-epp-1.5 --binary "$(GIE_1_5)" --observed --output conformance-report/gie-1.5; \
 	fi
-	$(BIN)/epp-conformance report matrix reports --markdown reports/README.md --html reports/matrix.html
+	$(BIN)/epp-conformance report matrix $(REPORTS) --markdown $(REPORTS)/README.md --html $(REPORTS)/matrix.html
+	tar -czf "dist/epp_conformance-$$($(BIN)/uv version --short)-reports.tar.gz" -C dist reports
+
+test-reports: $(READY)
+	set -e; run() { $(CURDIR)/$(BIN)/epp-conformance run --smoke --seed 1 --quiet --accept-incomplete "$$@"; }; \
+	cd tests/data/reports; \
+	run --profile reference --body-mode full-duplex --output epp; \
+	for role in data-plane model-server; do run --profile $$role/profile.yaml --output $$role; done; \
+	rm */report.html */junit.xml */summary.md
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

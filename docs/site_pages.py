@@ -1,7 +1,6 @@
 """What the site of `mkdocs.yml` has: docs/, and what of the rest of the repository is linked to, with links adapted.
 
-MkDocs calls the functions `on_…`. A linked Markdown file becomes a page, another file a page that shows its text, and
-a published report is copied as it is. So the Markdown is the only copy, and its links work at the repository's host
+MkDocs calls the functions `on_…`. A linked Markdown file becomes a page, another file a page that shows its text. So the Markdown is the only copy, and its links work at the repository's host
 and on the site. Each requirement has a page with what `epp-conformance explain` says, which the search finds by its id.
 """
 
@@ -107,7 +106,7 @@ def _resolved(page: str, target: str) -> str:
 
 def _copied(path: str) -> bool:
     """Whether a file goes to the site as it is."""
-    return path.startswith("reports/") or PurePosixPath(path).suffix in (".html", ".svg", ".png")
+    return PurePosixPath(path).suffix in (".html", ".svg", ".png")
 
 
 def _uri(path: str) -> str:

@@ -19,7 +19,7 @@ INTRODUCTION = """
 GIE's folder of conformance reports draws `epp` as a future profile, and GIE#753 asks for a vendor-neutral one that the
 same black-box suite tests in all endpoint pickers (EPPs). This is a proposal for it: a list of requirements with ids,
 their levels, how open sentences are read, and what is provisional. `epp-conformance` tests all of it without a cluster,
-in about half a minute, and has done so on GIE's EPP 1.0 and 1.5 ([results](../../reports/README.md)).
+in about half a minute, and has done so on GIE's EPP 1.0 and 1.5.
 """
 
 ASKED = """
