@@ -38,7 +38,7 @@ from conformance.scenario.loader import load
 from conformance.strict_yaml import dump
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "reference" / "costs.md"
+PAGE = ROOT / "build" / "costs.md"
 COLOURS = """
 svg { background: #fff; color: #1b1f24; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de;
   --link: #0a58ca; --good: #116329; --bad: #b3241c; --odd: #8a4b00; }
@@ -262,10 +262,12 @@ def main() -> None:
             curve.points[place] = curve.at(place)
             print(name, f"{place:,}", {line: _number(value) for line, value in curve.points[place].items()}, flush=True)
     folder = PAGE.parent / PAGE.stem
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, curve in chosen.items():
         (folder / f"{name}.svg").write_text(curve.drawn())
-    PAGE.write_text(renewed(PAGE.read_text(), chosen) if options.only else page(chosen, options.seconds))
+    PAGE.write_text(
+        renewed(PAGE.read_text(), chosen) if options.only and PAGE.is_file() else page(chosen, options.seconds)
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Writes the pages of docs/reference from the code: `python docs/generate.py`, or `make docs`.
 
+The repository's address is written into the files of `docs/address.py`.
 With `--check` nothing is written, and the exit code is 1 if a page is not up to date.
 
     command-line.md   the commands of `conformance.cli`          requirements.md  the catalogue and its coverage
@@ -28,6 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import address
 import pydantic
 import typer
 from coverage_page import coverage as coverage_page
@@ -381,18 +383,17 @@ def _how(one: Requirement, done: set[str]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the pages, or with `--check` compare them. Returns the exit code."""
-    outdated = [name for name, text in pages().items() if _differs(REFERENCE / name, text)]
-    if "--check" in arguments:
-        print("\n".join(f"docs/reference/{name} is not up to date: make docs" for name in outdated))
-        return int(bool(outdated))
-    for name, text in pages().items():
-        (REFERENCE / name).write_text(text, encoding="utf-8")
-    print("\n".join(f"docs/reference/{name}" for name in outdated) or "nothing changed")
-    return 0
+    check = "--check" in arguments
+    for path, text in (outdated := outdated_pages()).items():
+        print(path, "is not up to date: make docs" if check else "is written")
+        _ = check or path.write_text(text, encoding="utf-8")
+    return int(check and bool(outdated))
 
 
-def _differs(path: Path, text: str) -> bool:
-    return not path.is_file() or path.read_text(encoding="utf-8") != text
+def outdated_pages() -> dict[Path, str]:
+    """The new text of each page, and of each file with the repository's address, that is not up to date."""
+    wanted = {REFERENCE / name: text for name, text in pages().items()} | dict(address.pages())
+    return {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ The picture of the README and of docs/ is drawn from such a run, too.
 
 A sample is a fenced block between `<!-- sample: NAME -->` and `<!-- end of sample -->`. It is what the command printed,
 with most lines of progress, or most of each failure, left out. A sample that differs from a new run in figures and
-addresses only stays as it is, so that writing the pages twice changes nothing.
+addresses only stays as it is, so that writing the pages twice changes nothing. Counts and times are shown as N.
 
 The program that the tutorial runs is the tutorial's own: `steps` takes it out of the page's blocks.
 """
@@ -46,6 +46,11 @@ FIXES = {
 }
 """The faults that the page of fixes shows, each with scenarios that find it."""
 PROFILE = ("--profile", "profile.yaml", "--quiet")
+COUNTS = re.compile(
+    r"^(?:scenarios|requirements|gauges|explains) .*|^ +(?:\d+/\d+ |\d+ of those |seen in ).*"
+    r"|: \d+ scenarios$| in \d+ of \d+ scenarios",
+    re.MULTILINE,
+)
 CUT = 60
 """Characters compared of a line that the tool cut with `…`: how far it got depends on the length of addresses."""
 
@@ -132,7 +137,7 @@ class Sample:
             done = run(["--output", "conformance-report", *self.arguments], Path(folder), self.files, self.width)
         if done.returncode != self.exit_code:
             raise RuntimeError(f"{' '.join(self.arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return self.shown(done).rstrip("\n") + "\n"
+        return without_counts(self.shown(done).rstrip("\n")) + "\n"
 
 
 def all_samples() -> dict[str, Sample]:
@@ -168,11 +173,16 @@ def all_samples() -> dict[str, Sample]:
     }
 
 
+def without_counts(text: str) -> str:
+    """The text with N for counts and times, which change with every scenario: those of progress, summary and causes."""
+    return COUNTS.sub(lambda line: re.sub(r"(?<![\w.-])(?<!seed )\d+(?:\.\d+)?", "N", line[0]), text)
+
+
 def without_figures(text: str) -> str:
     """The text without what differs between runs: addresses, and where lines break and are cut because of their
     lengths; numbers that are part of no id; scenarios of failures."""
     named = re.sub(r"^(✗ \S+ \w+)  \S+", r"\1  scenario", text, flags=re.MULTILINE)
-    whole = re.sub(r",[^,…]*\S…", "…", " ".join(named.split()))
+    whole = re.sub(r",[^,…]*\S…", "…", " ".join(without_counts(named).split()))
     return re.sub(r"(?<![\d-])\d+(?:[.,]\d+)*", "0", whole)
 
 

@@ -1,7 +1,8 @@
 """What the site of `mkdocs.yml` has: docs/, and what of the rest of the repository is linked to, with links adapted.
 
-MkDocs calls the functions `on_…`. A linked Markdown file becomes a page, another file a page that shows its text. So the Markdown is the only copy, and its links work at the repository's host
-and on the site. Each requirement has a page with what `epp-conformance explain` says, which the search finds by its id.
+MkDocs calls the functions `on_…`. A linked Markdown file becomes a page, another file a page that shows its text.
+So the Markdown is the only copy, and its links work at the repository's host and on the site.
+Each requirement has a page with what `epp-conformance explain` says, which the search finds by its id.
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@
 # use, 3 trouble of the suite or the machine, 4 incomplete.
 set -eu
 
-SUITE=${SUITE:-epp-conformance} # what pip installs: this name, or git+https://… of the repository, best at a commit
+# SUITE is installed by pip: this name, or the repository, best at a commit:
+#     git+https://github.com/OWNER/epp-conformance
+SUITE=${SUITE:-epp-conformance}
 VENV=${VENV:-.epp-conformance}
 
 if [ $# -eq 0 ]; then

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import typer
@@ -49,13 +50,34 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_generated_pages_are_up_to_date(monkeypatch):
+@pytest.fixture
+def generate(monkeypatch):
+    """docs/generate.py as a module."""
     monkeypatch.syspath_prepend(ROOT / "docs")
     spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "docs" / "generate.py")
-    generate = sys.modules["generate_docs"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    for name, text in generate.pages().items():
-        assert (ROOT / "docs" / "reference" / name).read_text() == text, "not up to date: make docs"
+    module = sys.modules["generate_docs"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages_are_up_to_date(generate):
+    assert [named(path) for path in generate.outdated_pages()] == [], "not up to date: make docs"
+
+
+def test_a_new_address_is_written_everywhere(generate, monkeypatch):
+    """A fork changes `project.urls` and runs `make docs`: the old address is nowhere else."""
+    address = generate.address
+    old = urlsplit(address.address())
+    monkeypatch.setattr(address, "address", lambda: "https://example.org/group/team/suite")
+    texts = dict(address.pages())
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for path in (ROOT / name for name in listed.split("\0") if name and not name.startswith("tests/data/")):
+        if path == ROOT / "pyproject.toml" or not path.is_file():
+            continue
+        text = texts.get(path) or path.read_bytes().decode(errors="replace")
+        assert old.path.strip("/") not in text, path
+    for path, text in texts.items():
+        assert "group/team/suite" in text, path
 
 
 def test_the_proposal_to_upstream_fits_into_an_issue():

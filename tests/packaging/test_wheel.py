@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -130,11 +131,15 @@ def test_a_release_has_wheel_source_and_bill_of_materials(tmp_path):
     assert "mypy" not in listed
 
 
-@pytest.mark.parametrize("tag", ["v99.0.0", "v0.1.0"])
-def test_a_tag_of_another_version_or_without_a_changelog_is_refused(tmp_path, tag):
+@pytest.mark.parametrize(
+    ("tag", "changelog", "owner"),
+    [("v99.0.0", "## [0.1.0]", "example"), ("v0.1.0", "## 0.1.0", "example"), ("v0.1.0", "## [0.1.0]", "OWNER")],
+)
+def test_a_release_of_another_version_without_a_changelog_or_an_address_is_refused(tmp_path, tag, changelog, owner):
     checkout = clone(tmp_path / "checkout", tag=tag)
-    changelog = checkout / "CHANGELOG.md"
-    changelog.write_text(changelog.read_text().replace("## [0.1.0]", "## 0.1.0"))
+    (checkout / "CHANGELOG.md").write_text(f"{changelog}\n")
+    project = checkout / "pyproject.toml"
+    project.write_text(re.sub("^(Repository = .*/).*(?=/)", rf"\1{owner}", project.read_text(), flags=re.MULTILINE))
     dist(checkout, code=1)
 
 
