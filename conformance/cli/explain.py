@@ -29,9 +29,11 @@ def explain(
             autocompletion=offering(completion.requirements, completion.scenarios),
         ),
     ],
+    source: Annotated[bool, typer.Option("--source", help="Also list the suite's files: judges and faults.")] = False,
+    *,
     files: Annotated[SelectionFlags, options.Taken(only=("scenarios",))],
 ) -> None:
-    """Explain a requirement or a scenario: what is asked, how it is observed, what is sent."""
+    """Explain a requirement or a scenario: the rule, how it is observed, the messages sent."""
     from conformance.errors import UnknownNameError
     from conformance.requirements.catalogue import Catalogue
     from conformance.scenario.loader import load
@@ -41,7 +43,7 @@ def explain(
     name = name.removeprefix("invariant::")
     if name in catalogue:
         requirement = catalogue.get(name)
-        typer.echo(requirement_text(requirement, instances, _broken_by(requirement)))
+        typer.echo(requirement_text(requirement, instances, source=source))
         return
     found = [one for one in instances if name.split("@")[0] in (one.id, one.scenario.id, *one.scenario.aliases)]
     if not found:
@@ -50,15 +52,11 @@ def explain(
     typer.echo(scenario_text(found, catalogue))
 
 
-def requirement_text(
-    requirement: Requirement, instances: tuple[Instance, ...], broken_by: Mapping[str, str] | None = None
-) -> str:
-    """A requirement with everything that the catalogue says of it, and where it is written, judged and exercised.
+def requirement_text(requirement: Requirement, instances: tuple[Instance, ...], *, source: bool = False) -> str:
+    """A requirement with its text in the catalogue and its scenarios.
 
-    `broken_by` are the faults of the selftest that break it, each with its place.
+    With `source`, also its places in the suite: catalogue, judges, and the faults of the selftest that break it.
     """
-    from conformance.judges.places import places
-
     effects = ", ".join(f"{version} {effect}" for version, effect in requirement.effects.items())
     named = {one.group: f"{one.file}:{one.line}" for one in instances if requirement.id in one.scenario.requirements}
     parts = [
@@ -77,12 +75,20 @@ def requirement_text(
             "Condition",
             "its not arising is neutral: it is the target's own choice" if requirement.conditional else None,
         ),
+        _field("Scenarios", _with_places(named)),
+    ]
+    return "\n".join(part for part in (*parts, *(_sources(requirement) if source else ())) if part)
+
+
+def _sources(requirement: Requirement) -> list[str]:
+    """Where the requirement is written, judged and broken on purpose."""
+    from conformance.judges.places import places
+
+    return [
         _field("Written", f"conformance/{requirement.place}"),
         _field("Judges", "\n".join(places(requirement.id))),
-        _field("Scenarios", _with_places(named)),
-        _field("Faults", _with_places(broken_by or {})),
+        _field("Faults", _with_places(_broken_by(requirement))),
     ]
-    return "\n".join(part for part in parts if part)
 
 
 def _broken_by(requirement: Requirement) -> Mapping[str, str]:

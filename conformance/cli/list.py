@@ -47,8 +47,8 @@ def list_(
 ) -> None:
     """List scenarios (default), requirements, or the coverage of the protocol's documents."""
     from conformance.cli.console import print_json
+    from conformance.planning.selection import section_name, selection
     from conformance.requirements.catalogue import Catalogue
-    from conformance.run.request import section_name, selection
     from conformance.scenario.loader import load
 
     if schema:

@@ -14,6 +14,7 @@ from conformance.events import RunEvent, RunFinished
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import RunOutcome
 from conformance.planning.results import COUNTEREXAMPLE
+from conformance.planning.selection import check_smoke
 from conformance.report.document.basis import basis_of
 from conformance.report.document.blocks import Waiver
 from conformance.report.document.build import build
@@ -25,7 +26,6 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.run.child_process import warm
 from conformance.run.engine import collect_seldom
 from conformance.run.epp.binding import check_bindable
-from conformance.run.request import check_smoke
 from conformance.run.roles import runner_of
 from conformance.run.session import RunSettings, run
 from conformance.run.workers import workers_for

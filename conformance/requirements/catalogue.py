@@ -33,6 +33,7 @@ from conformance.requirements.schema import (
     Role,
     SentenceFile,
 )
+from conformance.source_cache import kept
 from conformance.strict_yaml import Document, FileError, FileModel, Problem, load_located
 from conformance.validation import Loc
 
@@ -173,7 +174,9 @@ class Catalogue:
 
 @functools.cache
 def _built_in() -> Catalogue:
-    return _load(files(__package__))
+    folder = files(__package__)
+    sources = sorted((one for one in folder.iterdir() if one.name.endswith(".yaml")), key=lambda one: one.name)
+    return kept("catalogue", sources, lambda: _load(folder))
 
 
 FileT = TypeVar("FileT", bound=FileModel)

@@ -27,6 +27,7 @@ from conformance.scenario.covering import covering, left_of
 from conformance.scenario.pool import STANDARD_PODS
 from conformance.scenario.schema import ACTIONS, ACTIONS_OF, Role, Scenario, ScenarioFile
 from conformance.scenario.unread import unread
+from conformance.source_cache import kept
 from conformance.strict_yaml import Document, FileError, FileModel, Problem, beyond, examine
 
 YAML = (".yaml", ".yml")
@@ -104,7 +105,9 @@ def _folded(problems: Sequence[Problem], built_in_places: Container[str]) -> Ite
 
 @functools.cache
 def _shipped() -> tuple[tuple[Instance, ...], Mapping[str, str]]:
-    return _load_built_in(Catalogue.load())
+    catalogue = Catalogue.load()
+    sources = (*_yaml_files(built_in()), *_yaml_files(files("conformance.requirements")))
+    return kept("scenarios", sources, lambda: _load_built_in(catalogue))
 
 
 def _load_built_in(catalogue: Catalogue) -> tuple[tuple[Instance, ...], Mapping[str, str]]:

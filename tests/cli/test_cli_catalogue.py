@@ -96,7 +96,7 @@ def test_explain_a_requirement(cli) -> None:
 @pytest.mark.parametrize("name", ["EPP-SUB-02", "ENV-08", "DP-DEST-01"])
 def test_explain_names_the_places_of_a_requirement(cli, name: str) -> None:
     """Each is a line of a file of the tree that has to do with it."""
-    text = cli("explain", name).out
+    text = cli("explain", name, "--source").out
     found = re.findall(r"\S+\.(?:py|yaml):\d+", text)
     lines = {place: _line(place) for place in found}
     for folder in ("conformance/requirements/", "conformance/judges/", "scenarios/", "reference_"):
