@@ -27,9 +27,18 @@ class Schedule:
     Where `of` schedules share the requests, this one begins every request whose number leaves `index` when divided.
     """
 
-    def __init__(self, stages: Sequence[Arrivals], begin: Begin, *, index: int = 0, of: int = 1) -> None:
+    def __init__(
+        self,
+        stages: Sequence[Arrivals],
+        begin: Begin,
+        *,
+        index: int = 0,
+        of: int = 1,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._stages = stages
         self._begin = begin
+        self._now = now
         self._index = index
         self._of = of
         self._loop = asyncio.get_running_loop()
@@ -47,7 +56,7 @@ class Schedule:
 
     async def run(self) -> None:
         """Until the last stage is over. What is under way then goes on."""
-        start = time.monotonic()
+        start = self._now()
         for number, stage in enumerate(self._stages, 1):
             self.stage = number
             if stage.concurrent is not None:
@@ -70,7 +79,7 @@ class Schedule:
 
     def _next(self, since: float) -> None:
         if since == self._closed_since:
-            self._missing += not self._one(time.monotonic())
+            self._missing += not self._one(self._now())
 
     def _one(self, due: float) -> bool:
         begun = self._begin(due)
@@ -87,11 +96,11 @@ class Schedule:
         return len(range(self._index, number, self._of))
 
     async def _keep(self, number: int, end: float) -> None:
-        self._closed_since = time.monotonic()
+        self._closed_since = self._now()
         try:
             for _ in range(number):
-                self._missing += not self._one(time.monotonic())
-            await asyncio.sleep(max(0.0, end - time.monotonic()))
+                self._missing += not self._one(self._now())
+            await asyncio.sleep(max(0.0, end - self._now()))
         finally:
             self._closed_since, self._missing = math.inf, 0
 
@@ -99,18 +108,18 @@ class Schedule:
         turns = max(1, math.ceil(seconds / every - 1e-9))
         for turn in range(turns):
             due = start + turn * every
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            if time.monotonic() - start > seconds + _OVERDUE:
+            await asyncio.sleep(max(0.0, due - self._now()))
+            if self._now() - start > seconds + _OVERDUE:
                 self._leave((turns - turn) * number)
                 return
             for _ in range(number):
                 self._one(due)
-        await asyncio.sleep(max(0.0, start + seconds - time.monotonic()))
+        await asyncio.sleep(max(0.0, start + seconds - self._now()))
 
     async def _at_rate(self, first: float, last: float, start: float, seconds: float) -> None:
         number, total = self._index, int((first + last) / 2 * seconds + 1e-6)
         while number < total:
-            passed = time.monotonic() - start
+            passed = self._now() - start
             if passed > seconds + _OVERDUE:
                 self._leave(len(range(number, total, self._of)))
                 return
@@ -120,7 +129,7 @@ class Schedule:
                 self._one(start + _when(one, first, last, seconds))
             number += len(numbers) * self._of
             await asyncio.sleep(0 if number < due else _TICK)
-        await asyncio.sleep(max(0.0, start + seconds - time.monotonic()))
+        await asyncio.sleep(max(0.0, start + seconds - self._now()))
 
 
 def _until(passed: float, first: float, last: float, seconds: float) -> float:

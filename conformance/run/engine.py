@@ -76,7 +76,8 @@ class LagMeter:
     Times are monotonic, and an overdue wake-up counts, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self.now = now
         self._woke: deque[tuple[float, float]] = deque(maxlen=LAG_KEPT)
         """When it was to wake up, and when it did."""
         self._due = math.inf
@@ -84,9 +85,9 @@ class LagMeter:
     async def run(self) -> None:
         """Measure until cancelled."""
         while True:
-            self._due = time.monotonic() + LAG_INTERVAL
+            self._due = self.now() + LAG_INTERVAL
             await asyncio.sleep(LAG_INTERVAL)
-            self.woke(self._due, time.monotonic())
+            self.woke(self._due, self.now())
 
     def woke(self, due: float, now: float) -> None:
         """The loop was to wake up at `due`, and did `now`."""
@@ -102,7 +103,7 @@ class LagMeter:
 
     def lately(self, seconds: float, ago: float = 0.0) -> float:
         """The seconds of all standstills in so many seconds, which ended `ago` seconds ago."""
-        end = time.monotonic() - ago
+        end = self.now() - ago
         return self.total(end - seconds, end)
 
     def spoilt(self, begin: float, end: float = math.inf, *, most: float = LAGGING) -> float:
@@ -111,7 +112,7 @@ class LagMeter:
         That is half of the wait, or one of more than `most`.
         """
         total = self.total(begin, end)
-        half = total >= (min(end, time.monotonic()) - begin) / 2 > 0
+        half = total >= (min(end, self.now()) - begin) / 2 > 0
         return total if half or self.worst(begin, end) > most else 0.0
 
     def excuse(self, seconds: float, what: str, *, ago: float = 0.0, due: float = math.inf) -> str:
@@ -119,7 +120,7 @@ class LagMeter:
 
         It does if the loop did not stand still in about the time in which it was `due`: such a wait is put off.
         """
-        end = time.monotonic() - ago
+        end = self.now() - ago
         if seconds - self.lately(seconds, ago) >= ENOUGH * due:
             return ""
         late = self.spoilt(end - seconds, end)
@@ -127,7 +128,7 @@ class LagMeter:
         return f"the suite's own event loop stood still for {waited}" if late else ""
 
     def _standstills(self, begin: float, end: float) -> Iterator[float]:
-        wakes = itertools.chain([(self._due, time.monotonic())], reversed(self._woke))
+        wakes = itertools.chain([(self._due, self.now())], reversed(self._woke))
         lately = itertools.takewhile(lambda wake: wake[1] > begin, wakes)
         return (max(0.0, min(woke, end) - max(due, begin)) for due, woke in lately)
 

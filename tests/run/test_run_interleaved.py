@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
+from simulated_time import SimulatedTime, simulated
 
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import Episode
@@ -79,73 +82,72 @@ def test_fewer_where_the_target_may_be_asked_less(limit: int):
 
 
 @pytest.mark.parametrize("exchange", [{"chunks": 3}, {"repeat": 9, "chunks": 3}, {"repeat": 9, "concurrent": 9}])
-def test_what_can_not_be_interleaved_is_refused(exchange):
+def test_interleaving_needs_several_requests_at_a_time(exchange):
     with pytest.raises(ValueError, match="`interleaved` needs several repeats at a time"):
         Exchange.model_validate({**exchange, "interleaved": True})
 
 
 async def come(meeting: Barrier, over: asyncio.Event) -> None:
-    """An exchange that goes on after its first chunk when it may, and ends when it is told."""
+    """An exchange that goes on after its first chunk as soon as it may, and ends when it is told."""
     with meeting.place() as hold:
         await hold()
         await over.wait()
 
 
-def test_nobody_waits_for_ever():
-    async def two_of_three() -> None:
-        meeting, over = Barrier(size=3, apart=0.01), asyncio.Event()
+def met(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run `main` in simulated time, in which a wait without end is an error; exchanges end at once."""
+
+    async def ended(loop: SimulatedTime) -> None:
+        over = asyncio.Event()
         over.set()
+        async with asyncio.timeout(3600):
+            await main(over)
+
+    simulated(ended)
+
+
+def test_an_exchange_does_not_wait_forever() -> None:
+    async def two_of_three(over: asyncio.Event) -> None:
+        meeting = Barrier(size=3, apart=0.01)
         await asyncio.gather(come(meeting, over), come(meeting, over))
         await come(meeting, over)
         await come(meeting, over)  # more than were expected
 
-    asyncio.run(two_of_three())
+    met(two_of_three)
 
 
 @pytest.mark.parametrize("scouts", [1, 2])
-def test_the_last_ones_may_take_their_time(scouts: int):
-    async def slow() -> None:
+def test_held_exchanges_wait_for_the_scouts(scouts: int) -> None:
+    async def slow(_: asyncio.Event) -> None:
         meeting, over = Barrier(size=5, scouts=scouts, apart=0.001), [asyncio.Event() for _ in range(5)]
         for one in over[: 5 - scouts]:
-            one.set()  # who is held ends at once when it goes on
-        all_of_them = [asyncio.create_task(come(meeting, one)) for one in over]
-        held = asyncio.gather(*all_of_them[: 5 - scouts])
+            one.set()  # a held exchange ends as soon as it goes on
+        every = [asyncio.create_task(come(meeting, one)) for one in over]
+        held = asyncio.gather(*every[: 5 - scouts])
         for one in over[5 - scouts :]:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(held), 0.02)
             one.set()
-        await asyncio.gather(held, *all_of_them)
+        await asyncio.gather(held, *every)
 
-    asyncio.run(slow())
-
-
-def test_who_is_over_is_not_waited_for():
-    async def one_is_over() -> None:
-        meeting, over = Barrier(size=3), asyncio.Event()
-        with meeting.place():
-            pass
-        waits = asyncio.create_task(come(meeting, over))
-        last = asyncio.create_task(come(meeting, over))
-        over.set()
-        await asyncio.gather(waits, last)
-
-    asyncio.run(one_is_over())
+    met(slow)
 
 
-@pytest.mark.parametrize("scouts", [1, 2])
-def test_who_is_alone_waits_for_nobody(scouts: int):
-    async def alone() -> None:
-        meeting, over = Barrier(size=1, scouts=scouts), asyncio.Event()
-        over.set()
-        await asyncio.wait_for(come(meeting, over), 60)
+@pytest.mark.parametrize(("size", "scouts"), [(1, 1), (1, 2), (3, 1)])
+def test_an_exchange_that_is_over_is_not_waited_for(size: int, scouts: int) -> None:
+    async def others_are_over(over: asyncio.Event) -> None:
+        meeting = Barrier(size=size, scouts=scouts)
+        for _ in range(size > 1):
+            with meeting.place():
+                pass
+        await asyncio.gather(*(come(meeting, over) for _ in range(max(1, size - 1))))
 
-    asyncio.run(alone())
+    met(others_are_over)
 
 
-def test_of_two_one_waits():
-    async def two() -> None:
-        meeting, over = Barrier(size=2, scouts=2), asyncio.Event()
-        over.set()
+def test_one_of_two_exchanges_waits() -> None:
+    async def two(over: asyncio.Event) -> None:
+        meeting = Barrier(size=2, scouts=2)
         with meeting.place() as hold:
             held = asyncio.ensure_future(hold())
             await asyncio.sleep(0)
@@ -153,4 +155,4 @@ def test_of_two_one_waits():
             await come(meeting, over)
             await held
 
-    asyncio.run(two())
+    met(two)

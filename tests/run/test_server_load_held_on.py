@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from types import SimpleNamespace
 
 import pytest
+from simulated_time import SimulatedTime, simulated
 
 from conformance.evidence.model_server import LoadPhase, MetricsPage
 from conformance.reading.metrics_page import Page
@@ -37,10 +37,13 @@ def held(scraper: SlowScraper, *, ended: int, longer: float = 1.6) -> float:
     execution = ModelServerExecution.__new__(ModelServerExecution)
     execution._server = SimpleNamespace(crashed=False)
     execution._scraper = scraper
-    began = time.monotonic()
     load = SimpleNamespace(ended=ended)
-    asyncio.run(execution._hold(LoadStep(until="queued"), load, RAISED, EMPTY, 0.4, longer))
-    return time.monotonic() - began
+
+    async def hold(loop: SimulatedTime) -> float:
+        await execution._hold(LoadStep(until="queued"), load, RAISED, EMPTY, 0.4, longer)
+        return loop.now
+
+    return simulated(hold)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -154,7 +153,7 @@ class ModelServerRunner(TargetRunner):
 
     def late(self, seconds: float) -> float:
         """Of the last so many seconds, for which an answer was waited for: those that are not the server's, at most."""
-        ours = WAKES * self.lag.worst(time.monotonic() - seconds)
+        ours = WAKES * self.lag.worst(self.lag.now() - seconds)
         return min(seconds, ours + self.target.withheld(seconds))
 
     async def exchange(self, request: ServerRequest, name: str) -> Got:

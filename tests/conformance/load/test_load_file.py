@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import re
 from pathlib import Path
-from time import monotonic, sleep
 from typing import get_args
 
 import pytest
@@ -15,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from load_driver import Road
 from machine_driver import immediate, pick, request_body, request_headers, streamed
+from simulated_time import SimulatedTime, simulated
 
 from conformance.load import vitals
 from conformance.load.arrivals import Schedule, _until, _when
@@ -142,25 +141,25 @@ def test_a_request_of_a_ramp_is_due_when_so_many_were_due_before(first, last, se
         assert _until(when, first, last, seconds) == pytest.approx(number, abs=1e-3)
 
 
-def begun(*stages: Arrivals, taken: int = 1 << 30, index: int = 0, of: int = 1) -> tuple[list[float], Schedule]:
-    """When the requests of `stages` were due, from the start; more than `taken` can't begin."""
+def begun(*stages: Arrivals, taken: int = 1 << 30, takes: float = 0.0, **share: int) -> tuple[list[float], Schedule]:
+    """When the requests of `stages` were due. No more than `taken` begin, each of which keeps the loop for `takes`."""
+    dues: list[float] = []
 
-    async def run() -> tuple[list[float], Schedule]:
-        dues: list[float] = []
-        start = asyncio.get_running_loop().time()
-
+    async def run(loop: SimulatedTime) -> Schedule:
         def begin(due: float) -> bool:
-            dues.append(due - start)
+            loop.now += takes
+            dues.append(due)
             return len(dues) <= taken
 
-        schedule = Schedule(stages, begin, index=index, of=of)
+        schedule = Schedule(stages, begin, now=loop.time, **share)
         await schedule.run()
-        return dues, schedule
+        return schedule
 
-    return asyncio.run(run())
+    schedule = simulated(run)
+    return dues, schedule
 
 
-@settings(max_examples=12)
+@settings(max_examples=30)
 @given(
     stages=st.lists(
         st.one_of(
@@ -169,11 +168,11 @@ def begun(*stages: Arrivals, taken: int = 1 << 30, index: int = 0, of: int = 1) 
             st.builds(Arrivals, seconds=st.just(0.05), burst=st.integers(1, 50), every=st.just(0.02)),
         ),
         max_size=3,
-    )
+    ),
+    takes=st.sampled_from([0.0, 0.0005]),
 )
-def test_every_request_that_is_due_begins_and_none_twice(stages) -> None:
-    """However late the loop is: nothing is left out, and each counts from when it was due."""
-    dues, schedule = begun(*stages)
+def test_each_due_request_begins_once_however_late_the_loop_is(stages, takes) -> None:
+    dues, schedule = begun(*stages, takes=takes)
     expected = 0
     for one in stages:
         first, last = one.rate if isinstance(one.rate, tuple) else (one.rate or 0, one.rate or 0)
@@ -184,36 +183,24 @@ def test_every_request_that_is_due_begins_and_none_twice(stages) -> None:
 
 @pytest.mark.parametrize("of", [2, 3])
 def test_schedules_that_share_requests_begin_each_once(of) -> None:
-    """Together they are due when they are due of one alone."""
     stages = (Arrivals(seconds=0.1, rate=(55, 400)), Arrivals(seconds=0.05, burst=7, every=0.02))
-    alone, _ = begun(*stages)
     shared = [begun(*stages, index=index, of=of)[0] for index in range(of)]
     assert all(shared)
-    found = sorted(due - dues[-1] for dues in shared for due in dues)  # each has one in the last burst
-    assert found == pytest.approx([due - alone[-1] for due in alone], abs=1e-6)
+    assert sorted(due for dues in shared for due in dues) == pytest.approx(begun(*stages)[0])
 
 
 @pytest.mark.parametrize("how", [{"rate": 10_000}, {"burst": 100, "every": 0.01}])
-def test_a_stage_ends_when_its_time_is_over_whatever_is_due(how) -> None:
-    """A rate that can't be made, at four milliseconds a request, makes no longer load."""
-
-    async def drive() -> tuple[Schedule, int]:
-        took: list[float] = []
-        schedule = Schedule([Arrivals(seconds=0.1, **how)], lambda due: bool(took.append(due) or not sleep(0.004)))
-        await schedule.run()
-        return schedule, len(took)
-
-    start = monotonic()
-    schedule, took = asyncio.run(drive())
-    assert monotonic() - start < 3.5
-    assert 0 < took < schedule.due == took + schedule.left_out == 1000
+def test_a_stage_leaves_requests_out_one_second_after_its_end(how) -> None:
+    """A rate that can't be made, at 4 ms a request, does not prolong the load."""
+    dues, schedule = begun(Arrivals(seconds=0.1, **how), takes=0.004)
+    assert 250 <= len(dues) < schedule.due == len(dues) + schedule.left_out == 1000
 
 
-def test_what_an_earlier_stage_left_under_way_does_not_add_to_a_closed_loop() -> None:
-    """Its requests are over while the closed loop goes on, which begins the next only for those that it began."""
+def test_requests_of_an_earlier_stage_do_not_add_to_a_closed_loop() -> None:
+    """They end during the closed loop, which begins the next only for its own requests."""
+    begun: list[int] = []
 
-    async def drive() -> list[int]:
-        begun: list[int] = []
+    async def drive(loop: SimulatedTime) -> None:
         left: list[float] = []
 
         def begin(due: float) -> bool:
@@ -221,25 +208,24 @@ def test_what_an_earlier_stage_left_under_way_does_not_add_to_a_closed_loop() ->
             if schedule.stage == 1:
                 left.append(due)
             elif len(begun) == 50 + 3:  # all of the closed loop have begun
-                for one in left:
+                for one in (*left, due):
                     schedule.over(one)
-                schedule.over(due)
             return True
 
         stages = [Arrivals(seconds=0.05, burst=50), Arrivals(seconds=0.05, concurrent=3)]
-        schedule = Schedule(stages, begin)
+        schedule = Schedule(stages, begin, now=loop.time)
         await schedule.run()
-        return begun
 
-    assert asyncio.run(drive()) == [1] * 50 + [2] * (3 + 1)
+    simulated(drive)
+    assert begun == [1] * 50 + [2] * (3 + 1)
 
 
-def test_a_closed_loop_is_as_large_as_it_should_be_once_there_is_room() -> None:
-    """What an earlier stage left under way may take all the room when it begins."""
+def test_a_closed_loop_has_its_size_as_soon_as_there_is_room() -> None:
+    """Requests of an earlier stage may take all the room when it begins."""
+    begun: list[int] = []
 
-    async def drive() -> tuple[list[int], Schedule]:
+    async def drive(loop: SimulatedTime) -> Schedule:
         left: list[float] = []
-        begun: list[int] = []
 
         def end(number: int) -> None:
             for _ in range(number):
@@ -249,22 +235,23 @@ def test_a_closed_loop_is_as_large_as_it_should_be_once_there_is_room() -> None:
             if schedule.stage == 1:
                 left.append(due)
             elif len(left) + len(begun) >= 50:
-                asyncio.get_running_loop().call_soon(end, 10)
+                loop.call_soon(end, 10)
                 return False
             else:
                 begun.append(schedule.stage)
             return True
 
-        schedule = Schedule([Arrivals(seconds=0.05, burst=50), Arrivals(seconds=0.1, concurrent=3)], begin)
+        stages = [Arrivals(seconds=0.05, burst=50), Arrivals(seconds=0.1, concurrent=3)]
+        schedule = Schedule(stages, begin, now=loop.time)
         await schedule.run()
-        return begun, schedule
+        return schedule
 
-    begun, schedule = asyncio.run(drive())
+    schedule = simulated(drive)
     assert begun == [2, 2, 2]
     assert schedule.due == 50 + 3 + schedule.crowded_out
 
 
-def test_what_can_not_begin_is_counted() -> None:
+def test_requests_that_can_not_begin_are_counted() -> None:
     _, schedule = begun(Arrivals(seconds=0.05, burst=30, every=1), taken=10)
     assert (schedule.due, schedule.crowded_out) == (30, 20)
 
@@ -305,49 +292,41 @@ def test_growth_is_that_of_the_line_through_all_samples(level, growth, seconds) 
     assert slope(points) == pytest.approx(growth, abs=1e-3)
 
 
-def test_hours_take_no_more_room_than_minutes() -> None:
-    seen = Vitals()
-    for second in range(20_000):
-        seen.look([os.getpid()], float(second))
-    assert len(seen.samples) <= 1201
-    assert seen.samples[-1].second > 19_000
-    seen.look([2**22 + 1], 20_000.0)  # a process that is not there
-
-
-@pytest.mark.parametrize("peak", [0, 1, 700, 3333, 4999])
-def test_the_first_the_last_and_the_highest_are_those_of_all_looks(monkeypatch, peak) -> None:
-    """Also of samples that were dropped since, as a soak has more than are kept."""
-    memory = [2000 + second + (second == peak) * 90_000 for second in range(5000)]
-    shown = iter(memory)
-    monkeypatch.setattr(vitals, "_sample", lambda _, second: Sample(second, next(shown) * MIB, 10))
-    seen = Vitals()
-    for second in range(5000):
-        seen.look([1], float(second))
-    found = seen.summary()
-    assert (found["firstMiB"], found["lastMiB"]) == (memory[0], memory[-1])
-    assert found["highestMiB"] == max(memory)
-
-
-def test_the_growth_of_memory_and_descriptors_is_that_after_warming_up(monkeypatch) -> None:
-    samples = [Sample(float(at), (900 + at) * MIB, 300 + 2 * at) for at in range(100)]
-    samples[:5] = [Sample(float(at), MIB, 1) for at in range(5)]
+def looked(monkeypatch, *samples: Sample) -> Vitals:
+    """Vitals after these samples."""
     shown = iter(samples)
     monkeypatch.setattr(vitals, "_sample", lambda *_: next(shown))
     seen = Vitals()
     for sample in samples:
         seen.look([1], sample.second)
-    found = seen.summary()
-    assert (found["growthMiBPerHour"], found["growthDescriptorsPerHour"]) == (3600, 7200)
+    return seen
 
 
-def test_a_target_that_is_started_again_late_in_a_soak_is_looked_at_each_second() -> None:
+def test_a_soak_takes_no_more_room_than_minutes_and_begins_again_with_its_target() -> None:
     seen = Vitals()
     for second in range(5000):
         seen.look([os.getpid()], float(second))
+    assert len(seen.samples) <= 1201
+    assert seen.samples[-1].second > 4000
+    seen.look([2**22 + 1], 5000.0)  # a process that is not there
     seen.begin_again()
     for second in range(100):
         seen.look([os.getpid()], 5000.0 + second)
     assert [one.second for one in seen.samples] == [5000.0 + second for second in range(100)]
+
+
+@pytest.mark.parametrize("peak", [0, 1, 3333, 4999])
+def test_the_first_the_last_and_the_highest_sample_are_kept(monkeypatch, peak) -> None:
+    memory = [2000 + second + (second == peak) * 90_000 for second in range(5000)]
+    found = looked(monkeypatch, *(Sample(float(at), one * MIB, 10) for at, one in enumerate(memory))).summary()
+    assert (found["firstMiB"], found["lastMiB"], found["highestMiB"]) == (memory[0], memory[-1], max(memory))
+
+
+def test_the_growth_of_memory_and_descriptors_is_that_after_warming_up(monkeypatch) -> None:
+    samples = [Sample(float(at), (900 + at) * MIB, 300 + 2 * at) for at in range(100)]
+    samples[:5] = [Sample(float(at), MIB, 1) for at in range(5)]
+    found = looked(monkeypatch, *samples).summary()
+    assert (found["growthMiBPerHour"], found["growthDescriptorsPerHour"]) == (3600, 7200)
 
 
 def test_a_program_of_which_one_process_can_not_be_read_has_no_known_memory(monkeypatch) -> None:
