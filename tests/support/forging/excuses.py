@@ -1,6 +1,6 @@
-"""Forgeries that excuse a target: what spoke against it is left out, and something in the log says why it is not there.
+"""Forgeries that excuse a target: its failures are left out of the log, and another event explains the gap.
 
-Each is judged again by the suite's own judges, so that every result follows from the evidence that was made up.
+Each is judged again by the suite's own judges, so that every result follows from the forged evidence.
 """
 
 from __future__ import annotations
@@ -8,7 +8,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+from conformance.report.document.model import Report
+from conformance.report.verify.expected import Expected
+from conformance.requirements.catalogue import Catalogue
 from forging.forger import Forger, Json
+from forging.forgeries import BAD_EPP, BAD_GATEWAY, EPP, GATEWAY, Change, forgeries, put
+from forging.real_reports import instances_of
 
 _AFTER = ("upstream-request", "upstream-response", "client-response", "wait", "half-closed", "stream-ended")
 
@@ -43,34 +48,18 @@ def instead(f: Forger, row: Json, *kept: str, **event: object) -> None:
     episode["entries"] = entries
 
 
-def the_exchange_was_a_poll(f: Forger) -> None:
-    for one in opened(f, failing(f)):
-        one["note"] = {"settling": True}
+def noted(**note: object) -> Change:
+    """Failing exchanges have another note."""
+    return lambda f: [one.update(note=note) for one in opened(f, failing(f))]
 
 
-def the_client_went_away(f: Forger) -> None:
-    instead(f, failing(f), kind="client-aborted", point="request-body")
+def replaced(*kept: str, **event: object) -> Change:
+    return lambda f: instead(f, failing(f), *kept, **event)
 
 
-def the_exchange_has_no_end(f: Forger) -> None:
-    instead(f, failing(f))
-
-
-def the_epp_said_nothing(f: Forger) -> None:
-    instead(f, failing(f), "client-response")
-
-
-def the_epp_ended_a_stream_that_was_not_opened(f: Forger) -> None:
-    _at_once(f, stream="", author="epp", how="status", status=0)
-
-
-def the_epp_ended_a_stream_on_which_it_was_told_nothing(f: Forger) -> None:
-    _at_once(f, stream="s", author="epp", how="status", status=0)
-
-
-def _at_once(f: Forger, **event: object) -> None:
+def ended_at_once(f: Forger, stream: str) -> None:
     """Streams ended before anything was sent on them."""
-    row = failing(f)
+    row, event = failing(f), {"stream": stream, "author": "epp", "how": "status", "status": 0}
     instead(f, row, "client-response", kind="stream-ended", **event)
     opening = ("stream-opened",) if event["stream"] else ()
     episode, kept = f.episode(row), ("exchange-opened", "stream-ended", "client-response", *opening)
@@ -112,15 +101,7 @@ def every_epp_was_down(f: Forger) -> None:
     numbered(f, entries)
 
 
-def the_length_of_the_body_was_not_told(f: Forger) -> None:
-    _refused(f, 411, unannounced=True)
-
-
-def the_request_was_of_another_version_of_http(f: Forger) -> None:
-    _refused(f, 505, written="http-1.0")
-
-
-def _refused(f: Forger, status: int, **note: object) -> None:
+def refused(f: Forger, status: int, **note: object) -> None:
     """The gateway takes no such requests."""
     row = failing(f)
     for one in opened(f, row):
@@ -156,10 +137,6 @@ def a_request_was_skipped(f: Forger) -> None:
         entries.append({**entry, "seq": seq + number, "t": t})
 
 
-def a_wait_ran_out_instead(f: Forger) -> None:
-    instead(f, failing(f), kind="wait", what="rest of the request", outcome="expired", seconds=10.0)
-
-
 def the_data_plane_left_first(f: Forger) -> None:
     """It has ended its side of the stream before the EPP said anything, and has an answer for its client."""
     row = failing(f)
@@ -178,11 +155,6 @@ def the_data_plane_left_first(f: Forger) -> None:
     f.episode(row)["entries"] = ended
     numbered(f, ended)
     f.drop_unused_blocks()
-
-
-def it_was_a_real_envoy(f: Forger) -> None:
-    """What is asked only of those that our own data plane carries is not asked."""
-    f.report["environment"]["topology"]["dataPlane"] = "envoy"
 
 
 def no_metrics_for_a_moment(f: Forger) -> None:
@@ -218,15 +190,7 @@ def numbered(f: Forger, entries: list[Json]) -> None:
         one["seq"] = one["seq"] or before["seq"] + 1
 
 
-def the_change_was_over_later(f: Forger) -> None:
-    _over_later(f, "pool")
-
-
-def the_epps_were_down_longer(f: Forger) -> None:
-    _over_later(f, "epp-conduct")
-
-
-def _over_later(f: Forger, kind: str) -> None:
+def over_later(f: Forger, kind: str) -> None:
     """The last change between exchanges was over only when all requests had been sent."""
     row = f.row(lambda row: bool(row["evidence"]) and bool(_changed(f.episode(row)["entries"], kind)))
     entries = f.episode(row)["entries"]
@@ -246,23 +210,9 @@ def _changed(entries: list[Json], kind: str) -> list[Json]:
     return [one for one in inner if one["kind"] == kind and one.get("phase", "effective") == "effective"]
 
 
-def another_pool_was_behind_it(f: Forger) -> None:
-    for row in f.rows:
-        if row["evidence"]:
-            first = f.episode(row)["context"]["gateway"]["backends"][0]
-            f.episode(row)["context"]["gateway"]["backends"] = [first, {**first, "epp": "second"}]
-
-
-def fewer_endpoints_were_in_the_pool(f: Forger) -> None:
-    for row in f.rows:
-        if row["evidence"]:
-            first = f.episode(row)["context"]["gateway"]["backends"][0]
-            first["endpoints"] = first["endpoints"][:1]
-
-
-def no_subset_hint_was_asked_for(f: Forger) -> None:
-    for one in opened(f, failing(f)):
-        one["note"] = {}
+def backends(change: Callable[[list[Json]], object]) -> Change:
+    """A change of the pools of a gateway in every context."""
+    return lambda f: [change(f.episode(row)["context"]["gateway"]["backends"]) for row in f.rows if row["evidence"]]
 
 
 def a_pod_had_another_endpoint_too(f: Forger) -> None:
@@ -272,30 +222,92 @@ def a_pod_had_another_endpoint_too(f: Forger) -> None:
                 fact["endpoints"].append("127.0.0.9:8000")
 
 
-EXCUSES: dict[Callable[[Forger], None], str] = {
-    the_exchange_was_a_poll: "bad-epp",
-    the_client_went_away: "bad-epp",
-    the_exchange_has_no_end: "bad-epp",
-    the_epp_said_nothing: "bad-epp",
-    the_epp_ended_a_stream_that_was_not_opened: "bad-epp",
-    the_epp_ended_a_stream_on_which_it_was_told_nothing: "bad-epp",
-    the_messages_were_not_kept: "bad-epp",
-    the_suite_stopped_the_target: "bad-epp",
-    a_wait_ran_out_instead: "bad-epp",
-    the_data_plane_left_first: "bad-epp",
-    a_scenario_was_skipped: "bad-epp",
-    a_request_was_skipped: "bad-gateway",
-    it_was_a_real_envoy: "bad-epp",
-    no_metrics_for_a_moment: "bad-epp",
-    the_change_was_over_later: "epp",
-    the_epps_were_down_longer: "gateway",
-    another_pool_was_behind_it: "bad-gateway",
-    fewer_endpoints_were_in_the_pool: "bad-gateway",
-    no_subset_hint_was_asked_for: "hintless-gateway",
-    a_pod_had_another_endpoint_too: "epp",
-    no_pod_was_ever_full: "epp",
-    every_epp_was_down: "bad-gateway",
-    the_length_of_the_body_was_not_told: "bad-gateway",
-    the_request_was_of_another_version_of_http: "bad-gateway",
-}
-"""Each with the report that it is done to."""
+def of_kind(f: Forger, kind: str) -> list[Json]:
+    return [one for row in f.rows if row["evidence"] for one in f.episode(row)["entries"] if one["kind"] == kind]
+
+
+def the_target_was_started_between_two_checks(f: Forger) -> None:
+    entries = f.episode(f.rows[0])["entries"]
+    check = of_kind(f, "health")[2]
+    entries.insert(entries.index(check), {"kind": "process-started", "pid": 7, "t": check["t"], "seq": 0})
+    numbered(f, entries)
+
+
+def the_target_was_not_restarted(f: Forger) -> None:
+    entries = f.episode(f.rows[0])["entries"]
+    entries.remove(next(one for one in entries if one["kind"] == "process-exited"))
+
+
+def the_connection_was_unread_from_the_beginning(f: Forger) -> None:
+    for row in f.rows:
+        entries = f.episode(row)["entries"]
+        unread = next(one for one in entries if one["kind"] == "unread-connection")
+        begun = next(one for one in entries if one["kind"] == "exchange-opened")
+        entries.remove(unread)
+        entries.insert(entries.index(begun), {**unread, "t": begun["t"], "seq": 0})
+        numbered(f, entries)
+
+
+def a_wait_ran_out_in_one_exchange(f: Forger) -> None:
+    row = failing(f)
+    row["findings"] = [one for one in row["findings"] if one["verdict"] == "fail"][:1]
+    instead(f, row, **RAN_OUT)
+
+
+def it_was_an_envoy_without_hints(f: Forger) -> None:
+    f.report["environment"]["topology"]["dataPlane"] = "envoy:envoy-ai-gateway-full-duplex"
+    planned = Expected(Report.model_validate(f.report), Catalogue.load(), instances_of("envoy")).planned
+    for row in f.rows:
+        if planned[row["version"], row["id"]].skip is not None:
+            f.excuse(row, "notApplicable", "")
+
+
+RAN_OUT = {"kind": "wait", "what": "rest of the request", "outcome": "expired", "seconds": 10.0}
+SAID_NOTHING = {"the EPP said nothing": replaced("client-response")}
+
+for reports, excuses in {
+    BAD_EPP: {
+        "the exchange was a poll": noted(settling=True),
+        "the client went away": replaced(kind="client-aborted", point="request-body"),
+        "the exchange has no end": replaced(),
+        "the EPP ended a stream that was not opened": lambda f: ended_at_once(f, ""),
+        "the EPP ended a stream without a message": lambda f: ended_at_once(f, "s"),
+        "the messages were not kept": the_messages_were_not_kept,
+        "the suite stopped the target": the_suite_stopped_the_target,
+        "a wait ran out instead": replaced(**RAN_OUT),
+        "the data plane left first": the_data_plane_left_first,
+        "a scenario was skipped": a_scenario_was_skipped,
+        "it was a real Envoy": put("environment.topology.dataPlane", "envoy"),
+        "no metrics for a moment": no_metrics_for_a_moment,
+    },
+    f"{BAD_EPP} envoy": SAID_NOTHING,
+    EPP: {
+        "the change was over later": lambda f: over_later(f, "pool"),
+        "a pod had another endpoint too": a_pod_had_another_endpoint_too,
+        "no pod was ever full": no_pod_was_ever_full,
+    },
+    GATEWAY: {"the EPPs were down longer": lambda f: over_later(f, "epp-conduct")},
+    BAD_GATEWAY: {
+        "a request was skipped": a_request_was_skipped,
+        "another pool was behind it": backends(lambda pools: pools.append({**pools[0], "epp": "second"})),
+        "fewer endpoints were in the pool": backends(
+            lambda pools: pools[0].update(endpoints=pools[0]["endpoints"][:1])
+        ),
+        "every EPP was down": every_epp_was_down,
+        "the body had no announced length": lambda f: refused(f, 411, unannounced=True),
+        "the request was HTTP/1.0": lambda f: refused(f, 505, written="http-1.0"),
+    },
+    "hintless-gateway": {"no subset hint was asked for": noted()},
+    "health": {
+        "another service was asked about": lambda f: of_kind(f, "health")[2].update(service="liveness"),
+        "the state of the pool was unknown": lambda f: [one.update(pool_synced=None) for one in of_kind(f, "health")],
+        "the target was started between two checks": the_target_was_started_between_two_checks,
+        "the target was not restarted": the_target_was_not_restarted,
+    },
+    "unread": {"the connection was unread from the beginning": the_connection_was_unread_from_the_beginning},
+    "envoy": {
+        "a wait ran out in one exchange": a_wait_ran_out_in_one_exchange,
+        "it was an Envoy without hints": it_was_an_envoy_without_hints,
+    },
+}.items():
+    forgeries(reports, "judgement", excuses, again=True)

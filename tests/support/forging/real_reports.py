@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from conformance.cli.run_and_report import run_and_report
+from conformance.planning.data_plane import DataPlaneChoice
 from conformance.planning.plan import Selection
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.session import RunSettings
 from conformance.scenario.loader import Instance, load
 from conformance.targets.gateway import AnyProfile, Backend, GatewayProfile, GatewayStart
+from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.resolve import load_any
+from real_envoy import find_envoy
 
 GATEWAY = (
     *("{python}", "-m", "reference_gateway", "--listen", "127.0.0.1:{port}", "--protocol-version", "{version}"),
@@ -37,6 +41,14 @@ def part_of_the_suite() -> tuple[Instance, ...]:
             sections[one.section] = sections.get(one.section, 0) + 1
             found[one.group] = one
     return tuple(found.values())
+
+
+def instances_of(name: str) -> tuple[Instance, ...]:
+    """The scenario instances that stand for the certified set in a set-up."""
+    _, groups, _ = SET_UPS[name]
+    if groups == "server":
+        return tuple(one for one in load(Catalogue.load()) if one.role == "model-server")
+    return tuple(one for one in load(Catalogue.load()) if one.group in groups) if groups else part_of_the_suite()
 
 
 def make(profile: AnyProfile, output: Path, instances: Sequence[Instance], **settings: object) -> Path:
@@ -73,3 +85,46 @@ def reference_gateway(*faults: str, subset_header: str | None = None) -> Gateway
         backends=(Backend(),),
         subset_header=subset_header,
     )
+
+
+def model_server(flag: str) -> ModelServerProfile:
+    """A fake model server that the suite starts, and little load."""
+    command = ["{python}", "-m", "fake_modelserver", "serve", flag, "--listen=127.0.0.1:{port}"]
+    return ModelServerProfile.model_validate(
+        {
+            "role": "model-server",
+            "start": {"command": command},
+            "requests": {"model": "small-model"},
+            "adapters": ["tuned-a", "tuned-b"],
+            "limits": {"concurrency": 16, "tokens": 64},
+            "protocolVersions": ["next"],
+        }
+    )
+
+
+COMPLETION, INSIDE = "destination.completion", "subset.pick-stays-inside"
+SET_UPS: dict[str, tuple[Callable[[], AnyProfile], Sequence[str], dict[str, Any]]] = {
+    "epp": (reference_epp, (), {}),
+    "bad-epp": (lambda: reference_epp("metadata-differs"), (), {}),
+    "gateway": (reference_gateway, (), {}),
+    "bad-gateway": (lambda: reference_gateway("no-end-of-stream"), (), {}),
+    "hintless-gateway": (lambda: reference_gateway("hint-not-sent", subset_header="x-subset"), (), {}),
+    "right-server": (lambda: model_server("--variant=right"), "server", {}),
+    "wrong-server": (lambda: model_server("--fault=queue-always-0"), "server", {}),
+    "health": (lambda: reference_epp("service-always-healthy"), ("health.before-the-pool",), {"versions": ("next",)}),
+    "unread": (lambda: reference_epp("metadata-differs"), ("robustness.unread",), {}),
+    "envoy": (lambda: reference_epp("subset-ignored"), (COMPLETION, INSIDE), {"data_plane": "envoy:override-host"}),
+    "ai-gateway": (lambda: reference_epp("subset-ignored"), (COMPLETION,), {"data_plane": "envoy:envoy-ai-gateway"}),
+}
+"""By name: the target, the scenario groups (all of a part, if none), and further settings of the run."""
+
+
+def made(name: str, folder: Path) -> Path:
+    """The folder of the report of a set-up. Raises `EnvoyError` if Envoy is missing."""
+    profile, _, settings = SET_UPS[name]
+    target = profile()
+    if "data_plane" in settings:
+        find_envoy()
+        plane = DataPlaneChoice.named(settings["data_plane"])
+        target, settings = plane.driven(target), {**settings, "data_plane": plane}
+    return make(target, folder, instances_of(name), **settings)

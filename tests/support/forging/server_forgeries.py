@@ -1,32 +1,21 @@
-"""What a vendor might do to the report of a model server, and the step of `verify` that catches it.
-
-`None` as the step: it can't be seen offline, and `verify` says so in its notes.
-"""
+"""Forgeries of the report of a model server, rows of the table of `forgeries.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from forging.forger import Forger, Json, copied
+from forging.forgeries import (
+    Change,
+    each_failing,
+    excused,
+    failing,
+    forgeries,
+    forgery,
+    put,
+)
 
 RIGHT, WRONG = "right-server", "wrong-server"
-
-FORGERIES: dict[str, tuple[str, str | None, Callable[[Forger], object]]] = {}
-"""By name: the report that it is done to, the step that catches it, and what is done."""
-
-
-def forgery(of: str, step: str | None = "judgement") -> Callable[[Callable[[Forger], object]], Callable[..., object]]:
-    """Add the function below to the table."""
-
-    def add(change: Callable[[Forger], object]) -> Callable[[Forger], object]:
-        FORGERIES[change.__name__.replace("_", " ")] = (of, step, change)
-        return change
-
-    return add
-
-
-def failing(f: Forger) -> list[Json]:
-    return [row for row in f.rows if any(one["verdict"] == "fail" for one in row["findings"])]
 
 
 def entries(f: Forger, row: Json | str) -> list[Json]:
@@ -42,96 +31,49 @@ def asked(f: Forger, row: str) -> Json:
     return of_kind(entries(f, row), "server-asked")[0]
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
-
-
-@forgery(WRONG)
-def failures_become_passes(f):
-    for row in failing(f):
-        f.whiten(row)
-
-
-@forgery(WRONG, step="plan")
-def failing_results_are_left_out(f):
-    for row in failing(f):
-        f.drop(row)
-
-
-@forgery(WRONG)
-def failures_did_not_apply(f):
-    for row in failing(f):
-        f.excuse(row, "notApplicable", "the server never had to queue")
-
-
-@forgery(RIGHT)
-def adapters_are_not_claimed_any_more(f):
+@forgery(RIGHT, "judgement")
+def adapters_are_not_claimed(f):
     f.report["claims"].update(adapters=[], lora=False)
     for row in list(f.rows):
         if row["scenario"].startswith("lora."):
             f.excuse(row, "notApplicable", "the profile claims no dynamic LoRA")
 
 
-@forgery(RIGHT)
-def other_names_of_metrics_than_those_that_were_looked_for(f):
-    f.report["claims"]["names"]["queued"] = ["my_queue"]
-
-
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-@forgery(RIGHT)
-def a_run_with_another_seed(f):
-    f.report["environment"]["seed"] = 8
-
-
-@forgery(RIGHT)
+@forgery(RIGHT, "judgement")
 def a_prompt_of_another_scenario(f):
     other = asked(f, "server.answers-with-an-object[tokens=1,words=200]")
     asked(f, "server.answers-with-an-object[tokens=1,words=8]")["prompt"] = copied(other["prompt"])
 
 
-@forgery(RIGHT)
-def a_stream_that_was_not_asked_for(f):
-    asked(f, "server.answers-with-events[tokens=1,usage=false]").pop("stream")
-
-
-@forgery(RIGHT)
+@forgery(RIGHT, "judgement")
 def a_body_that_does_not_ask_for_a_stream(f):
     one = asked(f, "server.answers-with-events[tokens=1,usage=false]")
     one["body"] = one["body"].replace(', "stream": true', "")
 
 
-@forgery(RIGHT)
-def input_that_was_not_wrong(f):
-    asked(f, "server.refuses[wrong=no-prompt]")["wrong"] = "unknown-model"
-
-
-@forgery(RIGHT)
+@forgery(RIGHT, "judgement")
 def the_base_model_in_place_of_the_adapter(f):
     for one in of_kind(entries(f, "lora.by-name"), "server-asked", adapter=True):
         one.update(adapter=False, model="small-model", body=one["body"].replace("tuned-a", "small-model"))
 
 
-@forgery(RIGHT)
+@forgery(RIGHT, "judgement")
 def the_second_of_two_requests_is_left_out(f):
     row = f.row("metrics.prefix-cache")
     last = of_kind(entries(f, row), "server-asked")[-1]["exchange"]
     f.episode(row)["entries"] = [one for one in entries(f, row) if one.get("exchange") != last]
 
 
-@forgery(RIGHT)
-def an_answer_is_left_out(f):
-    found = entries(f, "metrics.prefix-cache")
-    found.remove(of_kind(found, "server-answered")[-1])
-
-
-@forgery(RIGHT)
+@forgery(RIGHT, "judgement")
 def fewer_requests_were_there_than_had_begun(f):
     page = [one for one in of_kind(entries(f, "metrics.kv-cache"), "metrics-page") if one.get("begun")][-1]
     page["most"] = page["begun"] - 1
 
 
-@forgery(RIGHT)
+@forgery(RIGHT, "judgement")
 def the_conversation_of_another_scenario(f):
     good = f.episode(f.row("server.answers-with-an-object[tokens=16,words=8]"))
     bad = f.episode(f.row("server.chats-with-an-object[tokens=16,words=8]"))
@@ -141,55 +83,7 @@ def the_conversation_of_another_scenario(f):
 # -- pages and load ----------------------------------------------------------------------------------------------------
 
 
-@forgery(RIGHT)
-def a_scrape_is_left_out(f):
-    row = f.row("metrics.page[gzip=true]")
-    page = of_kind(entries(f, row), "metrics-page")[-1]
-    entries(f, row).remove(page)
-
-
-@forgery(RIGHT)
-def pages_that_were_read_without_gzip(f):
-    for page in of_kind(entries(f, "metrics.page[gzip=true]"), "metrics-page"):
-        page["gzip"] = False
-
-
-@forgery(WRONG)
-def the_load_is_cut_out(f):
-    for row in failing(f):
-        found = entries(f, row)
-        found[:] = [one for one in found if one["kind"] not in ("load", "metrics-page")]
-        f.whiten(row)
-
-
-@forgery(WRONG)
-def the_pages_under_load_are_cut_out(f):
-    for row in failing(f):
-        found = entries(f, row)
-        begin = found.index(of_kind(found, "load", phase="raised")[0])
-        end = found.index((of_kind(found, "load", phase="released") or of_kind(found, "load", phase="aborted"))[0])
-        found[:] = [
-            one for place, one in enumerate(found) if not (begin < place < end and one["kind"] == "metrics-page")
-        ]
-        f.whiten(row)
-
-
-@forgery(WRONG)
-def the_highest_level_of_load_is_cut_out(f):
-    for row in failing(f):
-        found = entries(f, row)
-        begin = found.index(of_kind(found, "load", phase="raised")[-1])
-        end = found.index((of_kind(found, "load", phase="released") or of_kind(found, "load", phase="aborted"))[0])
-        del found[begin:end]
-        f.whiten(row)
-
-
-@forgery(WRONG)
-def less_load_than_was_allowed(f):
-    f.report["environment"]["topology"]["concurrency"] = 8
-
-
-@forgery(WRONG)
+@forgery(WRONG, "judgement")
 def levels_of_load_were_held_for_a_moment(f):
     for row in failing(f):
         begin = of_kind(entries(f, row), "load", phase="raised")[0]["t"]
@@ -197,28 +91,71 @@ def levels_of_load_were_held_for_a_moment(f):
             one["t"] = min(one["t"], begin)
 
 
-@forgery(RIGHT)
-def gauges_are_not_watched_until_they_rest(f):
-    entries(f, "metrics.queue").remove(of_kind(entries(f, "metrics.queue"), "load", phase="rest")[-1])
-
-
-@forgery(RIGHT)
-def requests_ended_that_were_to_be_broken_off(f):
-    of_kind(entries(f, "metrics.clients-that-leave"), "load", phase="aborted")[0]["phase"] = "released"
-
-
-@forgery(RIGHT)
+@forgery(RIGHT, "judgement")
 def load_where_there_was_none(f):
     phase = copied(of_kind(entries(f, "metrics.queue"), "load")[0])
     last = entries(f, "metrics.page[gzip=true]")[-1]
     entries(f, "metrics.page[gzip=true]").append({**phase, "seq": last["seq"] + 1, "t": last["t"]})
 
 
-@forgery(RIGHT)
-def shorter_prompts_than_the_profile_says(f):
-    of_kind(entries(f, "metrics.kv-cache"), "load", phase="raised")[-1]["words"] = 8
+def first_to_last(found: list[Json]) -> tuple[int, int, int]:
+    """The places where load is first raised, last raised, and released or aborted."""
+    raised = of_kind(found, "load", phase="raised")
+    end = (of_kind(found, "load", phase="released") or of_kind(found, "load", phase="aborted"))[0]
+    return found.index(raised[0]), found.index(raised[-1]), found.index(end)
 
 
-@forgery(RIGHT, step=None)
-def other_platform(f):
-    f.report["environment"]["platform"]["machine"] = "abacus"
+def all_load(found: list[Json]) -> None:
+    found[:] = [one for one in found if one["kind"] not in ("load", "metrics-page")]
+
+
+def pages_under_load(found: list[Json]) -> None:
+    begin, _, end = first_to_last(found)
+    pages = [one for one in found[begin:end] if one["kind"] == "metrics-page"]
+    found[:] = [one for one in found if one not in pages]
+
+
+def highest_level(found: list[Json]) -> None:
+    _, begin, end = first_to_last(found)
+    del found[begin:end]
+
+
+def cut_out(change) -> Change:
+    """A change of the entries of each failing result, which passes then."""
+    return each_failing(lambda f, row: (change(entries(f, row)), f.whiten(row)))
+
+
+def last_left_out(row: str, kind: str, **values: object) -> Change:
+    return lambda f: entries(f, row).remove(of_kind(entries(f, row), kind, **values)[-1])
+
+
+def load_with(row: str, of: str, **fields: object) -> Change:
+    return lambda f: of_kind(entries(f, row), "load", phase=of)[-1].update(fields)
+
+
+forgeries(WRONG, "plan", {"failing results are left out": each_failing(lambda f, row: f.drop(row))})
+forgeries(WRONG, "judgement", {
+    "failures become passes": each_failing(lambda f, row: f.whiten(row)),
+    "failures did not apply": excused("notApplicable", "the server never had to queue"),
+    "the load is cut out": cut_out(all_load),
+    "the pages under load are cut out": cut_out(pages_under_load),
+    "the highest level of load is cut out": cut_out(highest_level),
+    "less load than was allowed": put("environment.topology.concurrency", 8),
+})  # fmt: skip
+forgeries(RIGHT, "judgement", {
+    "other names of metrics": put("claims.names.queued", ["my_queue"]),
+    "a run with another seed": put("environment.seed", 8),
+    "a stream without a request for it": lambda f: asked(f, "server.answers-with-events[tokens=1,usage=false]").pop(
+        "stream"
+    ),
+    "input that was not wrong": lambda f: asked(f, "server.refuses[wrong=no-prompt]").update(wrong="unknown-model"),
+    "an answer is left out": last_left_out("metrics.prefix-cache", "server-answered"),
+    "a scrape is left out": last_left_out("metrics.page[gzip=true]", "metrics-page"),
+    "gauges are not watched until they rest": last_left_out("metrics.queue", "load", phase="rest"),
+    "pages that were read without gzip": lambda f: [
+        page.update(gzip=False) for page in of_kind(entries(f, "metrics.page[gzip=true]"), "metrics-page")
+    ],
+    "aborted requests ended": load_with("metrics.clients-that-leave", "aborted", phase="released"),
+    "shorter prompts than the profile says": load_with("metrics.kv-cache", "raised", words=8),
+})  # fmt: skip
+forgeries(RIGHT, None, {"another platform": put("environment.platform.machine", "abacus")})
