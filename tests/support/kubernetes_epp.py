@@ -21,8 +21,6 @@ import yaml
 
 from reference_epp.__main__ import main
 from reference_epp.conversation import Conversation
-from reference_epp.endpoints import Endpoint, parse_endpoint
-from reference_epp.picker import Picker, Request
 
 NAMESPACE = "/namespaces/default"
 GROUP = "/apis/inference.networking.k8s.io/v1"
@@ -273,16 +271,6 @@ class TakesPiecesForEvents(Returns):
                 yield piece
 
 
-class DecodesPieces(Returns):
-    """A character in two of them ends its thread."""
-
-    def lines(self, answer: httpx.Response) -> Iterable[str | bytes]:
-        rest = ""
-        for piece in answer.iter_raw():
-            *lines, rest = (rest + piece.decode()).split("\n")
-            yield from lines
-
-
 class SkipsLongLines(Returns):
     def lines(self, answer: httpx.Response) -> Iterable[str | bytes]:
         return (line for line in answer.iter_lines() if len(line.encode()) < 8192)
@@ -295,13 +283,6 @@ class NeverListsAgain(Returns):
         return version
 
 
-class WatchesFromNow(Returns):
-    def after_trouble(self, problem: httpx.HTTPError, version: str) -> str:
-        return "0"
-
-    after_expiry = after_the_end = lambda self, version: "0"
-
-
 class KeepsWhatAListHasNot(Returns):
     def pods_listed(self, pods: Iterable[dict]) -> None:
         self.pods |= {self.key(pod): pod for pod in pods}
@@ -312,36 +293,13 @@ class ComparesVersionsAsText(ComparesVersions):
         return pod["metadata"]["resourceVersion"]
 
 
-class RemembersTheLastVersionAsText(Returns):
-    """Of all pods, by what the watch says."""
-
-    newest = ""
-
-    def pod_changed(self, change: str, pod: dict) -> None:
-        version = pod["metadata"]["resourceVersion"]
-        if version > self.newest:
-            self.newest = version
-            super().pod_changed(change, pod)
-
-
 # -- wrong: what a pod is ----------------------------------------------------------------------------------------------
 
 
 class ReadsTheFirstCondition(Returns):
-    place = 0
-
     def ready(self, pod: dict) -> bool:
         found = [one["status"] for one in pod["status"].get("conditions", ())]
-        place = self.place if self.place >= 0 else len(found) - 1
-        return found[place : place + 1] == ["True"] and "deletionTimestamp" not in pod["metadata"]
-
-
-class ReadsTheThirdCondition(ReadsTheFirstCondition):
-    place = 2
-
-
-class ReadsTheLastCondition(ReadsTheFirstCondition):
-    place = -1
+        return found[:1] == ["True"] and "deletionTimestamp" not in pod["metadata"]
 
 
 class TakesListedPodsForReady(Returns):
@@ -362,45 +320,18 @@ class TakesAnyPool(Returns):
         self.pool = pool if change != "DELETED" else None
 
 
-class TakesPodsForReadyOnceSelected(TakesListedPodsForReady):
-    """Lists pods again when its selector changes, and looks at the labels of those alone."""
-
-    def pods_listed(self, pods: Iterable[dict]) -> None:
-        Returns.pods_listed(self, pods)
-        self.listed = []
-
-    def pool_changed(self, change: str, pool: dict) -> None:
-        if self.pool is not None and pool["spec"]["selector"] != self.pool["spec"]["selector"]:
-            self.listed = list(self.pods.values())
-        super().pool_changed(change, pool)
-
-
 class ForgetsByPartsOfNames(Returns):
     """With a pod those go whose names have its name in them."""
 
     def pod_changed(self, change: str, pod: dict) -> None:
         super().pod_changed(change, pod)
         if change == "DELETED":
-            self.pods = {name: one for name, one in self.pods.items() if not self.part(self.key(pod), name)}
-
-    def part(self, gone: str, name: str) -> bool:
-        return name.startswith(gone)
-
-
-class ForgetsByEndsOfNames(ForgetsByPartsOfNames):
-    def part(self, gone: str, name: str) -> bool:
-        return name.endswith(gone)
+            self.pods = {name: one for name, one in self.pods.items() if not name.startswith(self.key(pod))}
 
 
 class ReadsThePhase(Returns):
     def ready(self, pod: dict) -> bool:
         return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
-
-
-class ReadsTheFirstContainer(Returns):
-    def ready(self, pod: dict) -> bool:
-        first = next(iter(pod["status"].get("containerStatuses", ())), {})
-        return first.get("ready", False) and "deletionTimestamp" not in pod["metadata"]
 
 
 class ReadsAllContainers(Returns):
@@ -412,26 +343,6 @@ class ReadsAllContainers(Returns):
 class IgnoresDeletion(Returns):
     def ready(self, pod: dict) -> bool:
         return condition(pod, "Ready") == "True"
-
-
-class IgnoresDeletionWithoutABody(Returns):
-    """Requests that have none are sent to terminating pods, too."""
-
-    def __init__(self, server: str, file: Path) -> None:
-        super().__init__(server, file)
-        eligible = Picker.eligible
-
-        def wider(picker: Picker, request: Request) -> list[Endpoint]:
-            terminating = [] if request.body or request.subset else self.terminating()
-            return [*eligible(picker, request), *terminating]
-
-        Picker.eligible = wider
-
-    def terminating(self) -> list[Endpoint]:
-        with self.lock:
-            pods = [one for one in self.pods.values() if "deletionTimestamp" in one["metadata"]]
-            port = self.pool["spec"]["targetPorts"][0]["number"]
-        return [parse_endpoint(f"{address(pod)}:{port}") for pod in pods]
 
 
 class GoesByAddress(Returns):
@@ -452,27 +363,9 @@ class KeepsTheAddress(Returns):
 
     def as_known(self, pod: dict) -> dict:
         known = self.pods.get(self.key(pod))
-        if known is not None and self.keeps(address(known)):
+        if known is not None and address(known):
             pod["status"]["podIP"] = address(known)
         return pod
-
-    def keeps(self, known: str) -> bool:
-        return bool(known)
-
-
-class ReadsTheAddressOnce(KeepsTheAddress):
-    """Even that there was none."""
-
-    def keeps(self, known: str) -> bool:
-        return True
-
-
-class NeedsAnAddress(Returns):
-    """A pod without one ends its thread."""
-
-    def pod_changed(self, change: str, pod: dict) -> None:
-        assert pod["status"]["podIP"]
-        super().pod_changed(change, pod)
 
 
 class PassesOverPodsWithoutAPool(Returns):
@@ -509,27 +402,9 @@ class CountsOnFromTheFirstPort(Returns):
         return range(numbers[0], numbers[0] + len(numbers))
 
 
-class TakesAnyPoolLater(TakesAnyPool):
-    def pool_changed(self, change: str, pool: dict) -> None:
-        threading.Event().wait(0.5)
-        super().pool_changed(change, pool)
-
-
-class ForgetsItsPoolWithAnotherLater(Returns):
-    def pool_changed(self, change: str, pool: dict) -> None:
-        threading.Event().wait(0.5)
-        super().pool_changed(change, pool)
-        if change == "DELETED":
-            self.pool = None
-
-
 class TakesTheFirstPool(Returns):
     def pools_listed(self, pools: Iterable[dict]) -> None:
         self.pool = next(iter(pools), None)
-
-
-class LooksForItsPoolEverywhere(Returns):
-    pool_path = f"{GROUP}/inferencepools"
 
 
 class LooksInEveryNamespace(Returns):
@@ -565,17 +440,6 @@ class KeepsDeletedModels(Returns):
     def model_changed(self, change: str, model: dict) -> None:
         if change != "DELETED":
             super().model_changed(change, model)
-
-
-class KeepsModelsOfAPoolThatTheyLeft(Returns):
-    def model_changed(self, change: str, model: dict) -> None:
-        if change != "MODIFIED" or self.references(model):
-            super().model_changed(change, model)
-
-
-class DropsModelsThatAreUpdated(Returns):
-    def model_changed(self, change: str, model: dict) -> None:
-        super().model_changed("DELETED" if change == "MODIFIED" else change, model)
 
 
 class ForgetsAModelWithTheFirstThatGoes(Returns):
