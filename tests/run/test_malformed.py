@@ -14,7 +14,7 @@ LEGAL = {"http2-unknown-frame"}
 
 
 @pytest.mark.parametrize("name", sorted(name for name, one in MALFORMED.items() if one.layer == "http2"))
-def test_what_is_no_http2_is_seen_to_be_none_with_the_message_that_follows(name: str) -> None:
+def test_another_http2_implementation_rejects_malformed_bytes(name: str) -> None:
     client = h2.connection.H2Connection()
     server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
     client.initiate_connection()

@@ -94,7 +94,7 @@ def test_a_failure_is_shrunk_and_saved_as_a_scenario(tmp_path):
     assert found[0].scenario.steps[0].exchange == Exchange(method="GET", http=2)
 
 
-def test_what_is_known_to_fail_is_not_found_again():
+def test_known_failures_are_not_found_again():
     exploration, seen = tried(lambda _: True, examples=9, known=("ENV-16",), ends=True)
     assert (exploration.failure, len(seen)) == (None, 9)
 
@@ -103,7 +103,7 @@ def test_what_is_known_to_fail_is_not_found_again():
     ("broken", "found"),
     [({"ENV-06": 5, "ENV-26": 5}, set()), ({"ENV-06": 5, "ENV-26": 7}, {"ENV-26"}), ({"ENV-26": None}, {"ENV-26"})],
 )
-def test_what_is_known_to_fail_explains_what_fails_at_the_same_entry(broken, found):
+def test_a_known_failure_explains_others_at_the_same_entry(broken, found):
     """An EPP that never answers trailers answers none with an unknown field either."""
     exploration, _ = tried(lambda _: True, examples=9, known=("ENV-06",), broken=broken)
     assert {name for one in [exploration.scenario] if one is not None for name in one.requirements} == found

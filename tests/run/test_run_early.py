@@ -34,7 +34,7 @@ def test_a_worker_is_given_its_time():
     assert not accused("--variant=streams-take-workers-in-turn", *CHANGES)
 
 
-def test_one_that_never_reads_the_pool_is_found():
+def test_a_worker_that_never_reads_the_pool_is_found():
     assert {"EPP-ERR-02", "EPP-SUB-02"} & accused("--fault=worker-without-a-pool", *CHANGES)
 
 
@@ -79,7 +79,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return Log()
 
 
-def test_what_an_earlier_pool_explains_is_early_until_the_time_is_over(log: Log):
+def test_a_finding_explained_by_an_earlier_pool_is_premature_until_the_time_is_over(log: Log):
     log.changes(OLD)
     log.changes(NEW)
     soon, late = log.exchange("soon", 4.0), log.exchange("late", 1.5)
@@ -89,7 +89,7 @@ def test_what_an_earlier_pool_explains_is_early_until_the_time_is_over(log: Log)
     assert log.accused("another", soon)
 
 
-def test_of_the_pool_before_the_last_change_nothing_is_asked_once_its_time_was_over(log: Log):
+def test_the_pool_before_the_last_change_is_ignored_after_its_time(log: Log):
     log.changes(OLD)
     log.changes(NEW)
     log.exchange("late", 6.0)
@@ -97,14 +97,14 @@ def test_of_the_pool_before_the_last_change_nothing_is_asked_once_its_time_was_o
     assert not log.accused("one", log.exchange("soon", 1.0))
 
 
-def test_one_that_was_started_may_have_read_no_pool(log: Log):
+def test_a_started_target_may_have_read_no_pool(log: Log):
     log.early.begun(NEW)
     soon, late = log.exchange("soon", 1.0), log.exchange("late", 5.0)
     assert log.accused("one", soon, late)
     assert not log.accused("another", late)
 
 
-def test_who_was_given_the_time_is_accused_at_once(log: Log):
+def test_a_finding_after_the_time_is_not_premature(log: Log):
     log.changes(OLD)
     log.left = 0.0
     log.changes(NEW)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from conformance.cli import call
 from conformance.evidence.store import read_evidence
 from conformance.planning.plan import Selection
-from conformance.run.data_plane.envoy.exchange import EnvoyExchange
 from conformance.run.data_plane.plane import chosen
 from conformance.run.session import RunSettings, run
 from conformance.targets.ports import free_port
@@ -67,7 +63,7 @@ def client_statuses(folder: Path) -> set[int | None]:
 
 
 @needs_envoy
-def test_the_smoke_set_and_what_a_real_envoy_is_peculiar_about(suite, tmp_path: Path) -> None:
+def test_the_smoke_set_and_scenarios_with_special_envoy_behaviour_pass(suite, tmp_path: Path) -> None:
     code, printed, report = suite(
         "envoy",
         *(
@@ -99,7 +95,7 @@ def test_the_smoke_set_and_what_a_real_envoy_is_peculiar_about(suite, tmp_path: 
         ("ext-proc.local-reply", "gets its responses from pods that can be reached"),
     ],
 )
-def test_what_no_envoy_does_is_left_out_with_its_reason(suite, scenario: str, why: str) -> None:
+def test_scenarios_impossible_for_envoy_have_a_reason(suite, scenario: str, why: str) -> None:
     _, _, report = suite("envoy", "-k", scenario)
     assert report["results"]
     for row in report["results"]:
@@ -119,7 +115,7 @@ def test_what_no_envoy_does_is_left_out_with_its_reason(suite, scenario: str, wh
         ("dies-when-aborted", "robustness.client-gone", "ENV-22"),
     ],
 )
-def test_faults_are_caught_for_what_they_break(fault: str, scenario: str, accused: str) -> None:
+def test_faults_are_caught_for_the_requirement_they_break(fault: str, scenario: str, accused: str) -> None:
     plane = chosen("envoy")
     profile = load_profile(REFERENCE)
     start = profile.start.model_copy(update={"command": (*profile.start.command, f"--fault={fault}")})
@@ -158,7 +154,7 @@ def test_the_target_may_speak_tls_and_want_an_authority_and_metadata(suite, tmp_
 
 @needs_envoy
 @pytest.mark.parametrize(("flags", "status"), [("--max-endpoints 1", 200), ("--max-endpoints 2", 503)])
-def test_envoy_ai_gateway_does_what_the_report_says_of_it(suite, tmp_path: Path, flags: str, status: int) -> None:
+def test_envoy_ai_gateway_behaves_as_reported(suite, tmp_path: Path, flags: str, status: int) -> None:
     """Its ORIGINAL_DST cluster dials one endpoint and no list; its bodies are buffered, and responses streamed."""
     _, printed, report = suite("envoy:envoy-ai-gateway", "--epp", f"{EPP} {flags}", "-k", "destination.chat")
     assert client_statuses(tmp_path) == {status}, printed
@@ -278,34 +274,3 @@ def test_generated_conversations_need_the_fake(suite) -> None:
     code, printed, _ = suite("envoy", "--smoke", "--property-examples", "3")
     assert code == 2
     assert "leave out --property-examples or --data-plane" in printed
-
-
-def test_a_wait_that_our_own_loop_slept_through_begins_again() -> None:
-    """Messages pass through it on their way, so nothing can have come."""
-
-    async def main() -> bool:
-        exchange = EnvoyExchange.__new__(EnvoyExchange)
-        loop = exchange._loop = asyncio.get_running_loop()
-        exchange._changed, exchange._ended = asyncio.Event(), None
-        come: list[bytes] = []
-        there: list[bool] = []
-        ours, theirs = os.pipe()
-
-        def readable() -> None:
-            come.append(os.read(ours, 1))
-            loop.remove_reader(ours)
-            loop.call_later(0.02, arrive)
-
-        def arrive() -> None:
-            there.append(True)
-            exchange._changed.set()
-
-        loop.add_reader(ours, readable)
-        loop.call_later(0.01, lambda: (os.write(theirs, b"x"), time.sleep(0.5)))
-        try:
-            return await exchange._until(lambda: bool(there), 0.1)
-        finally:
-            os.close(ours)
-            os.close(theirs)
-
-    assert uvloop.run(main())

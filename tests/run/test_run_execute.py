@@ -108,7 +108,7 @@ async def _liveness(late: float, channel: Callable[[], Awaitable[Channel]]) -> t
         ({"message": "a warning"}, False),
     ],
 )
-def test_which_troubles_of_the_loop_are_our_own(context: dict, ours: bool):
+def test_defects_of_the_harness_are_told_from_other_errors_of_the_loop(context: dict, ours: bool):
     async def main() -> str:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(DefectWatch())

@@ -43,7 +43,7 @@ def test_every_pod_is_an_endpoint_and_every_endpoint_a_pod(name: str, count: int
     scenario = SCENARIOS[name].scenario
     pool = fitted(scenario, count)
     if isinstance(pool, str):
-        assert "endpoints" in pool
+        assert "endpoint" in pool
         return
     names = [pod.name for pod in pool.pods]
     assert len(set(names)) == len(names) == count
@@ -74,11 +74,11 @@ def test_one_pod_stays_outside_of_a_subset() -> None:
         ("pool.removed", "a pool that changes"),
     ],
 )
-def test_what_needs_another_pool_is_skipped_with_its_reason(scenario: str, what: str) -> None:
+def test_scenarios_that_need_another_pool_are_skipped_with_a_reason(scenario: str, what: str) -> None:
     assert reason(scenario, 3) == f"needs {what}; this target's endpoints are fixed"
 
 
-def test_where_every_pod_matters_there_are_no_others() -> None:
+def test_no_pods_are_added_where_each_pod_matters() -> None:
     scenario = Scenario.model_validate(
         {
             "id": "vendor.idle-one",

@@ -14,7 +14,7 @@ import pytest
 
 from conformance.errors import GateFailedError, IncompleteError, TargetUnreachableError, UsageError
 from conformance.events import RunEvent, ScenarioFinished
-from conformance.evidence.episode import GatewayFacts, ProcessStarted
+from conformance.evidence.episode import Episode, GatewayFacts, ProcessStarted
 from conformance.outcome import RunOutcome, VersionOutcome
 from conformance.planning.plan import Selection
 from conformance.run.gateway.pods import Pods
@@ -22,10 +22,9 @@ from conformance.run.session import RunSettings, run
 from conformance.targets.gateway import Backend, GatewayProfile, GatewayStart
 from conformance.targets.profile import Timeouts
 from conformance.targets.resolve import load_any, shipped
-from conformance.verdict import Result, Verdict
+from conformance.verdict import Verdict
 from ext_proc.record import (
     A_CONNECTION,
-    ClientAborted,
     ClientResponse,
     ExchangeOpened,
     StreamOpened,
@@ -36,7 +35,7 @@ from fake_epp.player import Player
 from real_envoy import VARIANTS, EnvoyError, find_envoy
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "gateways.py"
-SHORT = Timeouts(start=2, answer=1, stop=1)
+SHORT = Timeouts(start=5, answer=1, stop=1)
 TWO_POOLS = (
     *("{python}", "-m", "reference_gateway", "--listen", "127.0.0.1:{port}", "--protocol-version", "{version}"),
     *("--epp", "{epp}", "--endpoints", "{endpoints}", "--epp", "{epp2}", "--endpoints", "{endpoints2}"),
@@ -51,25 +50,25 @@ else:
 needs_envoy = pytest.mark.skipif(bool(NO_ENVOY), reason=NO_ENVOY)
 
 
-class Log:
-    """What the engine said."""
+class Log(list):
+    """The events of a run."""
 
-    def __init__(self) -> None:
-        self.events: list[RunEvent] = []
+    __call__ = list.append
 
-    def __call__(self, event: RunEvent) -> None:
-        self.events.append(event)
+    @property
+    def episodes(self) -> list[Episode]:
+        return [one.episode for one in self if isinstance(one, ScenarioFinished)]
 
     def finished(self, name: str) -> ScenarioFinished:
-        found = (one for one in self.events if isinstance(one, ScenarioFinished) and one.result.id == name)
-        return next(found)
+        return next(one for one in self if isinstance(one, ScenarioFinished) and one.result.id == name)
 
 
 def conduct(
     target: GatewayProfile, *scenarios: str, version: str = "1.0.0", log: Log | None = None, smoke: bool = False
 ) -> RunOutcome:
     selection = Selection(scenarios=scenarios, smoke=smoke)
-    return run(RunSettings(profile=target, versions=(version,), selection=selection, seed=1), log or Log())
+    settings = RunSettings(profile=target, versions=(version,), selection=selection, seed=1)
+    return run(settings, Log() if log is None else log)
 
 
 def verdicts(outcome: VersionOutcome) -> dict[str, Verdict]:
@@ -118,7 +117,7 @@ def profiles() -> dict[str, GatewayProfile]:
     return {one.start.envoy: one for one in every if isinstance(one, GatewayProfile) and one.start.envoy}
 
 
-def test_every_variant_of_envoy_has_a_profile_that_says_what_it_is() -> None:
+def test_the_profile_of_each_envoy_variant_matches_its_configuration() -> None:
     found = profiles()
     assert set(found) == set(VARIANTS) == set(BLOCKERS)
     for name, variant in VARIANTS.items():
@@ -133,7 +132,7 @@ def test_every_variant_of_envoy_has_a_profile_that_says_what_it_is() -> None:
 
 @needs_envoy
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_envoy_is_found_to_be_what_it_is(variant: str) -> None:
+def test_each_envoy_variant_has_its_known_blockers(variant: str) -> None:
     outcome = conduct(profiles()[variant], smoke=True)
     version = outcome.versions[0]
     assert set(version.blockers) == BLOCKERS[variant]
@@ -153,23 +152,6 @@ def test_a_request_is_seen_from_all_sides() -> None:
     assert [event.status for _, event in episode.of(ClientResponse)] == [200, 200]
     assert served < set(gateway.backends[0].endpoints)
     assert all("x-conformance-exchange" not in str(event.headers) for _, event in episode.of(ClientResponse))
-
-
-@needs_envoy
-@pytest.mark.parametrize("http", [1, 2])
-def test_a_client_does_not_leave_before_the_epp_is_asked(http: int) -> None:
-    log = Log()
-    name = f"gateway.survives-clients-that-leave[abort=request-headers,http={http}]"
-    conduct(profiles()["override-host"], name, log=log)
-    done = log.finished(name)
-    asked, left = (next(entry.seq for entry, _ in done.episode.of(kind)) for kind in (StreamOpened, ClientAborted))
-    assert asked < left
-
-
-def test_a_stream_that_stays_when_its_client_has_left() -> None:
-    name = "gateway.survives-clients-that-leave[abort=response,http=2]"
-    result = conduct(small("--fault=streams-left-open"), name).versions[0].results[0]
-    assert "it is open 1 s after the client went away" in {finding.actual for finding in result.findings}
 
 
 # -- two pools ---------------------------------------------------------------------------------------------------------
@@ -215,7 +197,7 @@ def test_a_split_needs_a_second_pool() -> None:
     assert reasons == {"the profile names no route that splits requests (claims.splitHeader)"}
 
 
-def test_what_the_profile_does_not_claim_is_not_asked_of_it() -> None:
+def test_unclaimed_features_are_not_tested() -> None:
     bare = small(claims=GatewayFacts(), subset_header=None, backends=(Backend(endpoints=("127.0.0.1:18765",)),))
     with pytest.raises(UsageError, match="the profile has one pool"):
         conduct(bare, "gateway.subset-hint-if-any")
@@ -234,11 +216,6 @@ def test_what_the_profile_does_not_claim_is_not_asked_of_it() -> None:
     assert reasons["gateway.takes-the-first-of-a-list"] == (Verdict.SKIPPED, f"needs 3 ipv4 {few} 1")
 
 
-def test_a_hint_is_owed_where_the_profile_names_the_header_that_makes_it() -> None:
-    outcome = conduct(small("--fault=hint-not-sent"), "gateway.subset-hint")
-    assert verdicts(outcome.versions[0])["DP-SUB-01"] is Verdict.FAIL
-
-
 # -- gateways in trouble -----------------------------------------------------------------------------------------------
 
 
@@ -250,7 +227,7 @@ def test_a_hint_is_owed_where_the_profile_names_the_header_that_makes_it() -> No
         ("closes", GateFailedError, "no HTTP response before the connection ended"),
         ("hangs", GateFailedError, "no response in time"),
         ("dies", TargetUnreachableError, "exited with 7"),
-        ("deaf", TargetUnreachableError, "can't be reached: Connection refused, after 2 s"),
+        ("deaf", TargetUnreachableError, "can't be reached: Connection refused, after 5 s"),
         ("exits", TargetUnreachableError, "no configuration"),
     ],
 )
@@ -262,7 +239,7 @@ def test_a_gateway_that_never_gets_going_is_explained(how: str, error: type[Inco
     assert raised.value.exit_code == 4
 
 
-def test_a_gateway_that_stops_after_its_epp_is_told_what_may_be_the_cause() -> None:
+def test_likely_causes_are_given_if_no_request_leaves_the_gateway() -> None:
     elsewhere = tuple(part.replace("{endpoints}", "127.0.0.1:9") for part in TWO_POOLS[:-4])
     alone = small(start=GatewayStart(command=elsewhere), backends=(Backend(),), timeouts=SHORT)
     with pytest.raises(GateFailedError, match="called the EPP and sent the first plain request to no") as raised:
@@ -271,30 +248,21 @@ def test_a_gateway_that_stops_after_its_epp_is_told_what_may_be_the_cause() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("gateway.sends-a-body-in-pieces", True), ("gateway.sends-an-empty", False)]
+    ("scenario", "key", "values"),
+    [
+        ("gateway.sends-a-body-in-pieces", "unannounced", {True}),
+        ("gateway.sends-an-empty", "unannounced", {None}),
+        ("gateway.asks-however-it-is-written", "written", {"absolute-form", "http-1.0"}),
+    ],
 )
-def test_whether_the_length_of_a_body_is_told_is_in_the_log(name: str, said: bool) -> None:
-    """Else a gateway that demands it (411) could not be told from one that answers so to any request."""
+def test_the_form_of_requests_is_in_the_log(scenario: str, key: str, values: set) -> None:
+    """Without it, a gateway that refuses a form (411, 426, 505) looks like one that answers so to any request."""
     log = Log()
-    conduct(small(), f"{name}*", log=log)
-    episodes = [one.episode for one in log.events if isinstance(one, ScenarioFinished)]
-    notes = [event.note for episode in episodes for _, event in episode.of(ExchangeOpened)]
-    assert notes
-    assert all(("unannounced" in note) is said for note in notes)
+    conduct(small(), f"{scenario}*", log=log)
+    assert {event.note.get(key) for episode in log.episodes for _, event in episode.of(ExchangeOpened)} == values
 
 
-def test_how_a_request_is_written_is_in_the_log() -> None:
-    """Else a gateway that refuses HTTP/1.0 (426, 505) could not be told from one that answers so to any request."""
-    log = Log()
-    conduct(small(), "gateway.asks-however-it-is-written*", log=log)
-    episodes = [one.episode for one in log.events if isinstance(one, ScenarioFinished)]
-    assert {event.note.get("written") for episode in episodes for _, event in episode.of(ExchangeOpened)} == {
-        "absolute-form",
-        "http-1.0",
-    }
-
-
-def test_what_a_gateway_did_not_find_in_time_is_told_once_with_the_setting_that_gives_it_longer() -> None:
+def test_a_late_recovery_is_reported_once_with_the_setting_for_more_time() -> None:
     slow = small("--variant=ejects", timeouts=Timeouts(convergence=0.2))
     outcome = conduct(slow, "gateway.walks-past-*")
     told = [one.text for one in outcome.anomalies if one.code == "unsettled"]
@@ -308,7 +276,8 @@ def test_what_a_gateway_did_not_find_in_time_is_told_once_with_the_setting_that_
 @pytest.mark.parametrize(("how", "spoken"), [("http2", "HTTP/2"), ("tls", "TLS")])
 def test_a_gateway_that_speaks_something_else_to_model_servers_is_told(how: str, spoken: str) -> None:
     command = ("{python}", str(HOSTILE.parent / "other_protocol.py"), how, "{port}", "{epp}", "{endpoints}")
-    envoy = small(start=GatewayStart(command=command), backends=(Backend(),), timeouts=SHORT)
+    patient = Timeouts(start=10, answer=1, stop=1)  # Envoy takes seconds to start on a busy machine
+    envoy = small(start=GatewayStart(command=command), backends=(Backend(),), timeouts=patient)
     with pytest.raises(GateFailedError, match=f"called the EPP and spoke {spoken} to a model server") as raised:
         conduct(envoy, "gateway.asks-about-head")
     assert "HTTP/1.1 without TLS" in raised.value.hint
@@ -375,28 +344,24 @@ def test_a_gateway_that_dies_is_started_again_and_the_death_is_its_own() -> None
     assert blamed <= {"DP-EXTP-01"}
 
 
-def test_a_gateway_has_time_to_find_its_epp_again() -> None:
-    """What is sent meanwhile is no part of the scenario."""
+@pytest.mark.parametrize(
+    ("flags", "name", "scenario", "streams"),
+    [
+        (("--variant", "backs-off"), "gateway.fails-open[method=GET]", "gateway.fails-open*", 1),
+        (("--variant", "ejects"), "gateway.uses-a-list-up", "gateway.uses-a-list-up", 4),
+        (("--variant", "checks-health"), "gateway.uses-a-list-up", "gateway.uses-a-list-up", 4),
+    ],
+)
+def test_a_gateway_has_time_to_find_its_epp_and_its_pods_again(flags, name, scenario, streams) -> None:
+    """Requests that are sent meanwhile are no part of the scenario."""
     log = Log()
-    target = small("--variant", "backs-off", claims=GatewayFacts(failure_mode="open"))
-    outcome = conduct(target, "gateway.fails-open*", log=log)
+    claims = GatewayFacts(failure_mode="open") if "open" in scenario else small().claims
+    outcome = conduct(small(*flags, claims=claims), scenario, log=log)
     assert {one.verdict for one in outcome.versions[0].results} <= {Verdict.PASS, Verdict.NOT_APPLICABLE}
-    for method in ("GET", "POST"):
-        episode = log.finished(f"gateway.fails-open[method={method}]").episode
-        assert episode is not None
-        assert {entry.event.exchange for entry in episode.entries} - {None} == {f"{episode.id}.1", f"{episode.id}.2"}
-        assert [event.exchange for _, event in episode.of(StreamOpened)] == [f"{episode.id}.2"]
-
-
-@pytest.mark.parametrize("variant", ["ejects", "checks-health"])
-def test_a_gateway_has_time_to_use_a_pod_again(variant: str) -> None:
-    """It left it out because it failed; what is sent until it is used again is no part of the scenario."""
-    log = Log()
-    outcome = conduct(small("--variant", variant), "gateway.uses-a-list-up", log=log)
-    assert outcome.versions[0].results[0].verdict is Verdict.PASS
-    episode = log.finished("gateway.uses-a-list-up").episode
-    assert episode is not None
-    assert len(episode.exchanges) == 4
+    episode = log.finished(name).episode
+    own = {f"{episode.id}.{number}" for number in range(1, len(episode.exchanges) + 1)}
+    assert {entry.event.exchange for entry in episode.entries} - {None} == own
+    assert len(list(episode.of(StreamOpened))) == streams
 
 
 LEAVES_HTTP2_WAITING = """
@@ -441,13 +406,3 @@ def test_an_error_of_ours_in_a_callback_is_no_failure_of_the_gateway(
     result = log.finished("gateway.asks-about-head[http=1]").result
     assert result.verdict is Verdict.ERROR
     assert "RuntimeError: ours" in str(result)
-
-
-def test_results_are_those_of_the_role() -> None:
-    outcome = conduct(small(), smoke=True)
-    version = outcome.versions[0]
-    assert {row.requirement.role for row in version.requirements} == {"data-plane"}
-    assert list(version.kinds) == ["protocol"]
-    assert version.blockers == ()
-    assert version.result is Result.INCOMPLETE  # a selection gives no full verdict
-    assert {one.mode for one in version.results} == {"gateway"}

@@ -29,19 +29,8 @@ SCENARIOS = (
     "transparency.headers",
 )
 BROKEN = (Verdict.FAIL, Verdict.WARN)
-FAULTS = (
-    "header-set-twice",
-    "ipv6-subset-opens-the-pool",
-    "metadata-flat",
-    "previous-destination",
-    "refreshed-after-the-answer",
-    "no-port",
-    "removed-endpoint-kept",
-    "subset-ignored",
-    "subset-ignored-for-bodyless",
-    "unknown-headers-removed",
-)
-"""Each fails in some of the scenarios only. Some keep a thing for the next request, none for the next pool."""
+FAULTS = ("metadata-flat", "previous-destination", "refreshed-after-the-answer", "subset-ignored-for-bodyless")
+"""Each fails in some of the scenarios only. Two keep something for the next request, none for the next pool."""
 
 
 def verdicts(fault: str | None, *scenarios: str) -> dict[str, tuple[Verdict, set[str]]]:

@@ -25,7 +25,7 @@ def test_silence_shortens_the_waits_that_follow_unless_the_target_was_still_star
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_what_fails_to_come_after_a_stream_that_ended_instead_of_an_answer_shortens_the_waits(answered: bool) -> None:
+def test_a_stream_end_without_an_answer_shortens_the_waits_that_follow(answered: bool) -> None:
     """A model server that has half of a body is waited for in vain; one that answers late is no fault of the target."""
     recorder, told = Recorder(), []
     patience = Patience(ANSWER, recorder, told.append)

@@ -54,7 +54,7 @@ def test_only_how_the_stream_behaves_is_judged(fault: str, broken: set[str]):
     assert set().union(*map(accused, events)) == broken
 
 
-def test_one_that_was_not_answered_is_dropped_and_no_more_than_some_are_kept():
+def test_unanswered_polls_are_dropped_and_the_number_kept_is_limited():
     recorder = Recorder()
     polls = Polls(recorder)
     for number in range(KEPT + 3):

@@ -47,7 +47,7 @@ def test_a_slow_reader_is_waited_for_again_once_it_has_read() -> None:
     assert waits_of(UNREAD + 5, scraped_after=UNREAD + 2) == UNREAD + 3
 
 
-def test_one_that_has_read_is_always_waited_for() -> None:
+def test_a_reader_of_metrics_is_always_waited_for() -> None:
     assert waits_of(UNREAD + 5, scraped_after=0) == UNREAD + 5
 
 

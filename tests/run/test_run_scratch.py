@@ -37,7 +37,7 @@ def owner() -> subprocess.Popen[str]:
         process.kill()
 
 
-def test_what_a_killed_process_left_is_removed(owner: subprocess.Popen[str]) -> None:
+def test_the_folder_of_a_killed_process_is_removed(owner: subprocess.Popen[str]) -> None:
     left = Path(owner.stdout.readline().strip())
     folder = ScratchFolder()
     assert left.is_dir(), "its owner runs"
@@ -51,7 +51,7 @@ def test_what_a_killed_process_left_is_removed(owner: subprocess.Popen[str]) -> 
     assert not folder.path.exists()
 
 
-def test_what_is_no_scratch_folder_stays(place: Path) -> None:
+def test_other_folders_stay(place: Path) -> None:
     for name in (f"{PREFIX}mine", "other"):
         (place / name).mkdir()
         (place / name / "file").write_text("")

@@ -38,18 +38,6 @@ def report(folder: Path, command: list[str], *flags: str) -> dict:
     return standing(folder, profile, ("--jobs", "1", *flags), seconds=(0.7, 1.3))
 
 
-def of_gateway(folder: Path, flag: str) -> dict:
-    """That of a gateway, while the suite alone stands still for a little longer than it waits for its EPP."""
-    profile = {
-        "role": "data-plane",
-        "name": "impatient",
-        "start": {"command": [*GATEWAY, flag]},
-        "claims": {"follows": "either", "retries": 3, "retryStatuses": [503], "failureMode": "open"},
-    }
-    chosen = ("-k", "gateway.relays-late-refusals", "-k", "gateway.asks-for-many-at-a-time*")
-    return standing(folder, profile, chosen, seconds=(0.2, 0.3), alone=True)
-
-
 def standing(folder: Path, profile: dict, flags: Sequence[str], **how: Any) -> dict:
     """The report of a run of the profile during which the suite stands still again and again (`standstills`)."""
     (folder / "profile.yaml").write_text(json.dumps(profile))
@@ -69,18 +57,3 @@ def test_a_right_target_is_accused_of_nothing(tmp_path: Path) -> None:
 def test_a_wrong_answer_stays_one(tmp_path: Path) -> None:
     made = report(tmp_path, [*REFERENCE, "--fault=metadata-differs"], *ONCE)
     assert [row["id"] for row in made["requirements"] if row["verdict"] == "fail"] == ["EPP-DEST-05"]
-
-
-def test_one_that_hangs_does_not_conform(tmp_path: Path) -> None:
-    made = report(tmp_path, [sys.executable, str(HOSTILE), "{port}", "{endpointsFile}", "hangs", "3"], *ONCE)
-    assert made["result"] != "conformant"
-
-
-def test_a_gateway_that_soon_does_without_its_epp_is_accused_of_nothing(tmp_path: Path) -> None:
-    made = of_gateway(tmp_path, "--variant=impatient-and-open")
-    assert {row["verdict"] for row in made["requirements"]}.isdisjoint({"fail", "warn"})
-
-
-def test_a_wrong_gateway_does_not_conform(tmp_path: Path) -> None:
-    made = of_gateway(tmp_path, "--fault=error-ignored")
-    assert made["result"] != "conformant"

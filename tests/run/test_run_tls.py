@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import ipaddress
 from dataclasses import dataclass
@@ -117,99 +118,73 @@ def message(flags: tuple[str, ...], tls: Tls) -> str:
     return str(caught.value)
 
 
-# -- it works ----------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def identities(authorities, ca, server, client) -> dict[str, Identity]:
+    """By name; `unnamed` has no name, `expired` is over, and `stranger` is signed by another authority."""
+    unnamed = self_signed(authorities.folder)
+    strangers = authorities.make("strangers")
+    return {
+        "ca": ca, "server": server, "client": client, "strangers": strangers,
+        "named": authorities.make("named", "epp.example", by=ca),
+        "expired": authorities.make("expired", "127.0.0.1", by=ca, days=-1),
+        "stranger": authorities.make("stranger", by=strangers),
+        "unnamed": dataclasses.replace(ca, certificate=unnamed.certificate, key=unnamed.key),
+    }  # fmt: skip
 
 
-def test_a_certificate_that_the_target_made_for_itself():
-    assert verdicts(("--tls=self-signed",), Tls(mode="unverified")) == {Verdict.PASS}
+def flags_of(identities: dict[str, Identity], served: str) -> tuple[str, ...]:
+    """Flags of the EPP: the identity that it serves; with `+mutual` it asks for a client certificate."""
+    name, _, mutual = served.partition("+")
+    if name in ("", "self-signed"):
+        return (f"--tls={name}",) if name else ()
+    return (*identities[name].server, *([f"--tls-client-ca={identities['ca'].certificate}"] if mutual else ()))
 
 
-def test_self_signed_without_any_name(tmp_path):
-    made = self_signed(tmp_path)
-    flags = (f"--tls-cert={made.certificate}", f"--tls-key={made.key}")
-    assert verdicts(flags, Tls(mode="unverified")) == {Verdict.PASS}
+def tls_of(identities: dict[str, Identity], mode: str, ca: str, own: str, name: str) -> Tls:
+    said = {"ca": str(identities[ca].certificate)} if ca else {}
+    if own:
+        said |= {"cert": str(identities[own].certificate), "key": str(identities[own].key)}
+    return Tls(mode=mode, **said, **({"server_name": name} if name else {}))
 
 
-def test_verified_by_its_authority(ca, server):
-    assert verdicts(server.server, Tls(mode="verified", ca=str(ca.certificate))) == {Verdict.PASS}
+@pytest.mark.parametrize(
+    ("served", "mode", "ca_of_ours", "own", "name"),
+    [
+        ("self-signed", "unverified", "", "", ""),
+        ("unnamed", "unverified", "", "", ""),
+        ("expired", "unverified", "", "", ""),
+        ("server", "verified", "ca", "", ""),
+        ("named", "verified", "ca", "", "epp.example"),
+        ("server+mutual", "verified", "ca", "client", ""),
+        ("server+mutual", "unverified", "", "client", ""),
+    ],
+)
+def test_a_target_is_reached_over_tls(identities, served, mode, ca_of_ours, own, name) -> None:
+    tls = tls_of(identities, mode, ca_of_ours, own, name)
+    assert verdicts(flags_of(identities, served), tls) == {Verdict.PASS}
 
 
-def test_verified_for_a_name_of_its_own(authorities, ca):
-    named = authorities.make("named", "epp.example", by=ca)
-    tls = Tls(mode="verified", ca=str(ca.certificate), server_name="epp.example")
-    assert verdicts(named.server, tls) == {Verdict.PASS}
+REJECTED = "certificate was rejected"
 
 
-def test_mutual(ca, server, client):
-    flags = (*server.server, f"--tls-client-ca={ca.certificate}")
-    ours = {"cert": str(client.certificate), "key": str(client.key)}
-    assert verdicts(flags, Tls(mode="verified", ca=str(ca.certificate), **ours)) == {Verdict.PASS}
-    assert verdicts(flags, Tls(mode="unverified", **ours)) == {Verdict.PASS}
+@pytest.mark.parametrize(
+    ("served", "mode", "ca_of_ours", "own", "words"),
+    [
+        ("expired", "verified", "ca", "", [f"{REJECTED}: certificate has expired", "turn verification off"]),
+        ("server", "verified", "strangers", "", [f"{REJECTED}: unable to get local issuer", "Name its CA"]),
+        ("server", "verified", "", "", [REJECTED]),
+        ("named", "verified", "ca", "", ["IP address mismatch", "set the server name"]),
+        ("unnamed", "verified", "unnamed", "", [REJECTED]),
+        ("server+mutual", "unverified", "", "", ["asks for a client certificate"]),
+        ("server+mutual", "unverified", "", "stranger", ["client certificate"]),
+        ("server", "plaintext", "", "", ["expects TLS and was spoken to in plaintext", "Turn TLS on"]),
+        ("", "unverified", "", "", ["the server does not speak TLS", "Connect without TLS"]),
+    ],
+)
+def test_a_failed_handshake_has_one_clear_message(identities, served, mode, ca_of_ours, own, words) -> None:
+    said = message(flags_of(identities, served), tls_of(identities, mode, ca_of_ours, own, ""))
+    assert [word for word in words if word not in said] == []
 
 
-def test_expired_and_unverified(authorities, ca):
-    expired = authorities.make("expired", "127.0.0.1", by=ca, days=-1)
-    assert verdicts(expired.server, Tls(mode="unverified")) == {Verdict.PASS}
-
-
-# -- it does not, and says why -----------------------------------------------------------------------------------------
-
-
-def test_expired(authorities, ca):
-    expired = authorities.make("expired-too", "127.0.0.1", by=ca, days=-1)
-    said = message(expired.server, Tls(mode="verified", ca=str(ca.certificate)))
-    assert "certificate was rejected: certificate has expired" in said
-    assert "turn verification off" in said
-
-
-def test_another_authority(authorities, server):
-    other = authorities.make("other")
-    said = message(server.server, Tls(mode="verified", ca=str(other.certificate)))
-    assert "certificate was rejected: unable to get local issuer certificate" in said
-    assert "Name its CA" in said
-
-
-def test_the_authorities_of_the_system_do_not_know_it(server):
-    assert "certificate was rejected" in message(server.server, Tls(mode="verified"))
-
-
-def test_another_name(authorities, ca):
-    named = authorities.make("elsewhere", "epp.example", by=ca)
-    said = message(named.server, Tls(mode="verified", ca=str(ca.certificate)))
-    assert "IP address mismatch" in said
-    assert "set the server name" in said
-
-
-def test_no_name(tmp_path):
-    made = self_signed(tmp_path)
-    flags = (f"--tls-cert={made.certificate}", f"--tls-key={made.key}")
-    assert "certificate was rejected" in message(flags, Tls(mode="verified", ca=str(made.certificate)))
-
-
-def test_mutual_without_a_certificate_of_ours(ca, server):
-    flags = (*server.server, f"--tls-client-ca={ca.certificate}")
-    assert "asks for a client certificate" in message(flags, Tls(mode="unverified"))
-
-
-def test_mutual_with_a_stranger_s_certificate(authorities, ca, server):
-    stranger = authorities.make("stranger", by=authorities.make("strangers"))
-    flags = (*server.server, f"--tls-client-ca={ca.certificate}")
-    tls = Tls(mode="unverified", cert=str(stranger.certificate), key=str(stranger.key))
-    assert "client certificate" in message(flags, tls)
-
-
-def test_plaintext_against_tls(server):
-    said = message(server.server, Tls())
-    assert "expects TLS and was spoken to in plaintext" in said
-    assert "Turn TLS on" in said
-
-
-def test_tls_against_plaintext():
-    said = message((), Tls(mode="unverified"))
-    assert "the server does not speak TLS" in said
-    assert "Connect without TLS" in said
-
-
-def test_files_that_are_not_there(tmp_path, server):
-    said = message(server.server, Tls(mode="verified", ca=str(tmp_path / "no.pem")))
-    assert "TLS files can't be used" in said
+def test_missing_files_are_named(tmp_path, server) -> None:
+    assert "TLS files can't be used" in message(server.server, Tls(mode="verified", ca=str(tmp_path / "no.pem")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import threading
@@ -76,28 +77,27 @@ def broken(result: ScenarioResult) -> dict[str, str]:
     return {one.requirement: one.actual for one in result.findings if one.verdict is Verdict.FAIL}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_only_what_reproduces_a_crash_is_accused(tmp_path, jobs):
+@pytest.mark.parametrize(
+    ("habit", "jobs", "actual"),
+    [
+        ("crash", 1, "exit code 42"),
+        ("crash", 2, "exit code 42"),
+        ("segfault", 1, "11"),
+        ("hang", 1, ""),
+        ("silent", 1, ""),
+    ],
+)
+def test_only_the_scenario_that_reproduces_it_is_accused(tmp_path, habit, jobs, actual):
     log = Log()
-    outcome = conduct(profile("crash", tmp_path / "mark"), log=log, jobs=jobs)
-    assert accused(outcome) == {OPTIONS}
-    assert "exit code 42" in broken(results(outcome)[OPTIONS])["ENV-27"]
-    assert outcome.versions[0].blockers == ("ENV-27",)
-    assert "panic: OPTIONS is not a method that I know" in log.crash()
-    assert {anomaly.code for anomaly in outcome.anomalies} == {"restarted"}
-
-
-def test_a_signal_is_named(tmp_path):
-    outcome = conduct(profile("segfault", tmp_path / "mark"))
-    assert accused(outcome) == {OPTIONS}
-    assert "11" in broken(results(outcome)[OPTIONS])["ENV-27"]
-
-
-@pytest.mark.parametrize("habit", ["hang", "silent"])
-def test_only_what_reproduces_a_hang_is_accused(habit, tmp_path):
-    outcome = conduct(profile(habit, tmp_path / "mark"))
+    outcome = conduct(profile(habit, tmp_path / "mark"), log=log, jobs=jobs)
     assert accused(outcome) == {OPTIONS}
     assert results(outcome)[OPTIONS].verdict is Verdict.FAIL
+    if actual:
+        assert actual in broken(results(outcome)[OPTIONS])["ENV-27"]
+        assert outcome.versions[0].blockers == ("ENV-27",)
+        assert {anomaly.code for anomaly in outcome.anomalies} == {"restarted"}
+    if habit == "crash":
+        assert "panic: OPTIONS is not a method that I know" in log.crash()
 
 
 METRICS_THAT_HANG = """
@@ -117,7 +117,7 @@ scenarios:
 
 
 @pytest.mark.parametrize(("habit", "anomalies"), [("waits-for-pages", set()), ("stuck-at-a-page", {"restarted"})])
-def test_one_that_answers_nothing_while_metrics_hang_answers_in_later_scenarios(habit, anomalies, tmp_path):
+def test_a_target_blocked_by_metrics_answers_in_later_scenarios(habit, anomalies, tmp_path):
     """It is started again if it does not answer once they can be read, and then they can be."""
     scenario = tmp_path / "more.yaml"
     scenario.write_text(METRICS_THAT_HANG)
@@ -177,7 +177,7 @@ def test_an_interrupt_does_not_wait_for_a_target_that_ignores_sigterm(tmp_path, 
     assert {one.reason for one in left} == {"the run was ended before its turn"}
 
 
-def test_waits_for_what_was_left_out_again_and_again_are_shortened_and_told(tmp_path):
+def test_repeated_silence_shortens_waits_and_is_reported(tmp_path):
     target = profile("silent", tmp_path / "mark", timeouts=Timeouts(answer=3))
     (once,) = (one for one in results(conduct(target, Selection(scenarios=(OPTIONS,)))).values())
     scenario = tmp_path / "more.yaml"
@@ -196,7 +196,7 @@ def test_waits_for_what_was_left_out_again_and_again_are_shortened_and_told(tmp_
     assert broken(results(outcome)["own.silence"]).keys() == broken(once).keys() != set()
 
 
-def test_one_that_freezes_again_and_again_is_not_started_again_without_end(tmp_path):
+def test_the_restarts_of_a_freezing_target_are_limited(tmp_path):
     script = str(HOSTILE.with_name("epps.py"))
     start = Start(command=("{python}", script, "{port}", "{endpointsFile}", "stops_itself", "4"))
     discovery = Discovery(file=File(reread=0.05), scrapes=False)
@@ -210,11 +210,20 @@ def test_one_that_freezes_again_and_again_is_not_started_again_without_end(tmp_p
     assert outcome.versions[0].result is Result.NON_CONFORMANT
 
 
-def test_a_flood_of_output_hurts_nobody(tmp_path):
-    assert accused(conduct(profile("flood", tmp_path / "mark", timeouts=Timeouts()))) == set()
+@pytest.mark.parametrize(
+    ("habit", "address", "timeouts"),
+    [
+        ("flood", "127.0.0.1:{port}", Timeouts()),
+        ("stubborn", "127.0.0.1:{port}", Timeouts(answer=0.7, stop=0.3)),
+        ("well", "[::1]:{port}", Timeouts(answer=0.7, stop=0.3)),
+    ],
+    ids=["prints without end", "ignores SIGTERM", "listens on IPv6 only"],
+)
+def test_a_conforming_target_is_not_accused(tmp_path, habit, address, timeouts):
+    assert accused(conduct(profile(habit, tmp_path / "mark", address=address, timeouts=timeouts))) == set()
 
 
-def test_what_it_forks_is_gone_afterwards(tmp_path):
+def test_forked_processes_are_gone_after_the_run(tmp_path):
     mark = tmp_path / "mark"
     assert accused(conduct(profile("forks", mark))) == set()
     children = [int(line) for line in mark.read_text().split()]
@@ -224,11 +233,7 @@ def test_what_it_forks_is_gone_afterwards(tmp_path):
             os.kill(child, 0)
 
 
-def test_one_that_ignores_the_polite_way_is_ended(tmp_path):
-    assert accused(conduct(profile("stubborn", tmp_path / "mark"))) == set()
-
-
-def test_one_that_is_ready_and_then_not_ends_the_run_in_failures(tmp_path):
+def test_a_target_that_becomes_unready_fails(tmp_path):
     target = profile("unready", tmp_path / "mark", timeouts=Timeouts(answer=0.5, stop=0.5))
     outcome = conduct(target, Selection(scenarios=("destination.within-pool", "destination.bodyless[method=GET]")))
     assert accused(outcome) == {"destination.within-pool"}
@@ -255,17 +260,10 @@ def _release(mark: Path) -> None:
     mark.touch()
 
 
-def test_one_that_needs_longer_than_the_first_wait_is_given_the_time_of_any_answer(tmp_path, monkeypatch):
+def test_the_first_answer_may_take_as_long_as_any_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(gate, "FIRST_WAIT", 0.05)  # half of what it takes
     outcome = conduct(profile("slow", tmp_path / "mark", timeouts=Timeouts()), Selection(scenarios=(OPTIONS,)))
     assert results(outcome)[OPTIONS].verdict is Verdict.PASS
-
-
-def test_a_start_that_takes_too_long_is_given_up(tmp_path):
-    with pytest.raises(TargetUnreachableError) as caught:
-        conduct(profile("late", tmp_path / "mark", timeouts=Timeouts(start=0.5)))
-    assert "connection refused after 0.5 s" in caught.value.message
-    assert "timeouts.start" in caught.value.hint
 
 
 STARTED_AGAIN = """
@@ -312,11 +310,6 @@ def test_another_port_is_tried_when_somebody_listens_there(tmp_path, monkeypatch
     assert not given
 
 
-def test_no_port_that_can_be_had_is_said(tmp_path):
-    with pytest.raises(TargetUnreachableError, match=r"exited with 1 before it was ready(.|\n)*address already in use"):
-        conduct(profile("never-binds", tmp_path / "mark"))
-
-
 def test_a_port_of_the_user_is_not_exchanged(tmp_path):
     mark = tmp_path / "mark"
     with pytest.raises(TargetUnreachableError, match="already in use"):
@@ -324,38 +317,38 @@ def test_a_port_of_the_user_is_not_exchanged(tmp_path):
     assert len(mark.read_text().split()) == 1
 
 
-def test_one_that_listens_on_ipv6_only(tmp_path):
-    assert accused(conduct(profile("well", tmp_path / "mark", address="[::1]:{port}"))) == set()
+@pytest.mark.parametrize(
+    ("habit", "command", "error", "message", "hint"),
+    [
+        ("late", (), TargetUnreachableError, r"connection refused after 0\.5 s", "timeouts.start"),
+        ("never-binds", (), TargetUnreachableError, "exited with 1 before .*address already in use", ""),
+        (
+            "well",
+            ("sh", "-c", "echo no config; exit 0"),
+            TargetUnreachableError,
+            "exited with 0 before .*no config",
+            "",
+        ),
+        ("well", ("{tmp}/epp",), UsageError, "there is no file", ""),
+        ("well", ("epp", "--port={prot}"), UsageError, "there is no placeholder {prot}", "'port'"),
+        ("raises", (), GateFailedError, r"ended with gRPC status (2|13).*no table of models", "its handler failed"),
+    ],
+)
+def test_a_start_that_fails_is_explained(tmp_path, habit, command, error, message, hint):
+    changes = {"timeouts": Timeouts(start=0.5 if habit == "late" else 4, answer=1)}
+    if command:
+        changes["start"] = Start(command=tuple(word.replace("{tmp}", str(tmp_path)) for word in command))
+    with pytest.raises(error) as caught:
+        conduct(profile(habit, tmp_path / "mark", **changes))
+    assert re.search(message, caught.value.message, re.DOTALL), caught.value.message
+    assert hint in caught.value.hint
 
 
-def test_one_that_ends_at_once(tmp_path):
-    target = profile("well", tmp_path / "mark", start=Start(command=("sh", "-c", "echo no config; exit 0")))
-    with pytest.raises(TargetUnreachableError, match=r"exited with 0 before it was ready(.|\n)*no config"):
-        conduct(target)
-
-
-def test_a_missing_program_is_wrong_use(tmp_path):
-    with pytest.raises(UsageError, match="there is no file"):
-        conduct(profile("well", tmp_path / "mark", start=Start(command=(str(tmp_path / "epp"),))))
-
-
-def test_an_unknown_placeholder_is_wrong_use(tmp_path):
-    with pytest.raises(UsageError, match=r"there is no placeholder {prot}") as caught:
-        conduct(profile("well", tmp_path / "mark", start=Start(command=("epp", "--port={prot}"))))
-    assert "'port'" in caught.value.hint
-
-
-def test_one_that_never_gives_an_endpoint_is_shown_with_its_output(tmp_path):
+def test_the_output_is_shown_if_no_endpoint_is_ever_picked(tmp_path):
     target = profile("well", tmp_path / "mark", timeouts=Timeouts(start=4, answer=1))
     elsewhere = Start(command=(*(target.start.command or ())[:-3], "--endpoints-file=/no/such/file"))
     with pytest.raises(GateFailedError, match=r"got no endpoint, tried for [0-9.]+ s(.|\n)*can't be read"):
         conduct(target.model_copy(update={"start": elsewhere}))
-
-
-def test_one_whose_handler_fails_is_shown_with_what_it_printed(tmp_path):
-    with pytest.raises(GateFailedError, match=r"ended with gRPC status (2|13)(.|\n)*no table of models") as caught:
-        conduct(profile("raises", tmp_path / "mark", timeouts=Timeouts(start=2, answer=1)))
-    assert "its handler failed" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -366,13 +359,13 @@ def test_one_whose_handler_fails_is_shown_with_what_it_printed(tmp_path):
         (3, "unknown message", "refuses the messages as such"),
     ],
 )
-def test_one_whose_library_sees_other_fields_is_told_so(tmp_path, status, message, hinted):
+def test_the_hint_names_a_wrong_message_schema(tmp_path, status, message, hinted):
     ended = StreamEnded(exchange=None, stream="1", author=Author.EPP, how="status", status=status, message=message)
     last = SimpleNamespace(stream=ended)
     assert hinted in gate.hint(profile("well", tmp_path / "mark"), last)
 
 
-def test_one_that_compresses_its_answers_unasked_is_accused_of_that(tmp_path):
+def test_unsolicited_compression_is_accused(tmp_path):
     """As grpcio does whatever the data plane accepts; Envoy accepts nothing compressed."""
     outcome = conduct(profile("compresses", tmp_path / "mark"))
     (finding, *_) = [one for result in results(outcome).values() for one in result.findings]

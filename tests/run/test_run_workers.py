@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from conformance.errors import GateFailedError, HarnessError, TargetUnreachableError
-from conformance.events import InTurn, RunEvent, ScenarioFinished, Status, VersionStarted
+from conformance.events import RunEvent, ScenarioFinished, Status, VersionStarted
 from conformance.evidence.redaction import Redactor, Secret
 from conformance.outcome import Anomaly
 from conformance.planning.data_plane import DataPlaneChoice
@@ -120,31 +120,7 @@ def test_versions_come_in_order_and_complete_however_many_workers(jobs: int, mon
         assert {one.verdict for one in version.results} <= {Verdict.PASS, Verdict.NOT_APPLICABLE}
 
 
-def test_a_version_waits_for_its_turn() -> None:
-    told: list[RunEvent] = []
-    in_turn = InTurn(told.append)
-    first, second, third = (VersionStarted(version=name, total=1) for name in ("0.2.0", "0.3.0", "1.0.0"))
-    in_turn(first)
-    in_turn(second)
-    assert told == [first]
-    in_turn.end("0.3.0")
-    in_turn(third)
-    assert told == [first]
-    in_turn.end("0.2.0")
-    assert told == [first, second, third]
-
-
-def test_what_waits_is_told_at_the_end() -> None:
-    told: list[RunEvent] = []
-    in_turn = InTurn(told.append)
-    events = [VersionStarted(version=name, total=1) for name in ("0.2.0", "0.3.0")]
-    for event in events:
-        in_turn(event)
-    in_turn.end_all()
-    assert told == events
-
-
-def test_what_another_process_replaced_is_counted() -> None:
+def test_redactions_of_another_process_are_counted() -> None:
     here, there = Redactor([TOKEN]), Redactor([TOKEN])
     for redactor in (here, there):
         assert TOKEN.value not in redactor.text(f"it said {TOKEN.value}")

@@ -55,7 +55,7 @@ async def asked(
 
 
 @pytest.mark.parametrize(("answers", "outcomes"), [(1, ["response"] * 3), (0, ["failed"] * 2)])
-def test_what_a_used_connection_does_not_answer_is_asked_again(answers: int, outcomes: list[str]) -> None:
+def test_a_request_is_repeated_if_a_used_connection_was_closed(answers: int, outcomes: list[str]) -> None:
     request = request_of(ModelServerProfile(role="model-server"), "m", Ask(), Random(1), Random(2))
 
     async def ask() -> list[int]:
@@ -81,7 +81,7 @@ def test_time_that_is_not_the_servers_does_not_make_a_closed_connection_its_fail
     assert asyncio.run(ask()) == ["response", outcome]
 
 
-def test_what_is_broken_off_while_it_is_closed_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_cancelled_while_it_closes_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A load may be aborted just when an answer has taken too long: what is still sent would count as running."""
     request = request_of(ModelServerProfile(role="model-server"), "m", Ask(), Random(1), Random(2))
     closed = asyncio.Event()

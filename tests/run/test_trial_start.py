@@ -60,25 +60,23 @@ def started(folder: Path, what: str) -> StartOutcome:
     return asyncio.run(trial_start(first, request, "", lambda _: False))
 
 
-def test_one_that_answers_has_started(tmp_path: Path) -> None:
+def test_a_copy_that_answers_has_started(tmp_path: Path) -> None:
     assert started(tmp_path, "answers").started
 
 
-def test_one_that_does_neither_in_time_may_be_about_to_do_either(tmp_path: Path) -> None:
+def test_a_copy_that_neither_answers_nor_ends_in_time_is_inconclusive(tmp_path: Path) -> None:
     """It may read its configuration only after it listens, and have got no processor to end with its complaint."""
     with pytest.raises(IncompleteError, match="neither answered nor ended"):
         started(tmp_path, "waits")
 
 
-def test_one_that_does_not_listen_in_time_has_not_started(tmp_path: Path) -> None:
+def test_a_copy_that_does_not_listen_in_time_has_not_started(tmp_path: Path) -> None:
     outcome = started(tmp_path, "hangs")
     assert not outcome.started
     assert "refused after 1 s" in outcome.output
 
 
-def test_one_that_got_no_processor_to_listen_in_time_may_be_about_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_without_processor_time_is_inconclusive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProcessorTime, "withheld", lambda _, seconds, __: 0.8 * seconds)
     with pytest.raises(IncompleteError, match=r"got no processor for 0\.8 of the 1\.0 s"):
         started(tmp_path, "hangs")
