@@ -53,7 +53,7 @@ def test_another_scenario_needs_a_new_version_and_a_word_on_its_requirements(cat
         assert f"{name} changed" in found
 
 
-def test_a_new_version_says_of_each_changed_requirement_what_changed(catalogue, cut):
+def test_a_new_version_explains_each_changed_requirement(catalogue, cut):
     name = next(iter(catalogue)).id
     older = {**cut, "version": "0.0.1", "requirements": {**cut["requirements"], name: "0" * 16}}
     versions = history()

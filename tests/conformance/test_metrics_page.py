@@ -38,14 +38,14 @@ def escaped(text: str) -> str:
 
 
 @given(st.binary(max_size=300), st.sampled_from(["", "text/plain", OPENMETRICS]))
-def test_whatever_comes_is_read_or_has_a_problem(body: bytes, content_type: str) -> None:
+def test_any_page_is_read_or_has_a_problem(body: bytes, content_type: str) -> None:
     page = read_page(body, content_type)
     assert all(isinstance(one, str) and one for one in page.problems)
     excerpt(body, {"a"})
 
 
 @given(families)
-def test_what_is_written_is_read(found: dict) -> None:
+def test_written_families_are_read(found: dict) -> None:
     page = read_page(written(found))
     assert page.problems == ()
     for name, samples in found.items():
@@ -56,7 +56,7 @@ def test_what_is_written_is_read(found: dict) -> None:
 
 
 @given(families, st.data())
-def test_an_excerpt_says_the_same_of_what_it_is_about(found: dict, data: st.DataObject) -> None:
+def test_an_excerpt_keeps_the_wanted_families(found: dict, data: st.DataObject) -> None:
     wanted = data.draw(st.sets(st.sampled_from(sorted(found))))
     whole, part = read_page(written(found)), read_page(excerpt(written(found), wanted))
     for name in found:
@@ -108,7 +108,7 @@ def test_a_page_that_is_cut_has_a_problem_or_ends_with_a_line(found: dict, cut: 
         (b"<html>\n", "it can't be parsed"),
     ],
 )
-def test_what_epps_refuse_is_a_problem(page: bytes, problem: str) -> None:
+def test_pages_that_epps_refuse_have_a_problem(page: bytes, problem: str) -> None:
     assert any(one.startswith(problem) for one in read_page(page).problems)
 
 
@@ -124,7 +124,7 @@ def test_what_epps_refuse_is_a_problem(page: bytes, problem: str) -> None:
         b"# TYPE a_total counter\na_total 1\n# EOF\n",
     ],
 )
-def test_what_epps_take_is_none(page: bytes) -> None:
+def test_pages_that_epps_accept_have_no_problem(page: bytes) -> None:
     assert read_page(page).problems == ()
 
 
@@ -155,7 +155,7 @@ RANKS = b'# TYPE q gauge\nq{engine="0"} 1\nq{engine="1"} 5\n# TYPE k gauge\nk{en
         ("sum", {"engine": "1"}, 5, 0.7),
     ],
 )
-def test_several_series_amount_to_what_the_profile_says(combine: str, match: dict, queued: float, used: float) -> None:
+def test_series_are_combined_as_in_the_profile(combine: str, match: dict, queued: float, used: float) -> None:
     facts = ModelServerFacts(names=MetricNames(queued=("q",), kv_cache=("k",)), match=match, combine=combine)
     metrics, page = ServerMetrics(facts), read_page(RANKS)
     assert (metrics.value(page, "queued"), metrics.value(page, "kv_cache")) == (queued, used)
@@ -196,7 +196,7 @@ def test_a_label_can_have_the_value(text: str, value: float | None) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_whatever_comes_as_events_is_read(body: bytes) -> None:
+def test_any_event_stream_is_read(body: bytes) -> None:
     events = read_events(body)
     assert isinstance(events.done, bool)
     assert len(events.chunks) <= len(events.data)

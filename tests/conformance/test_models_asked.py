@@ -32,7 +32,7 @@ def test_names_that_are_nearly_known() -> None:
 
 
 @given(st.sampled_from(sorted(NOT_SERVED)), names, names)
-def test_what_is_not_served_is_never_the_known_one(said: str, known: str, unknown: str) -> None:
+def test_unserved_models_are_never_the_known_model(said: str, known: str, unknown: str) -> None:
     assert asked_model(said, known, f"{known}-{unknown}") != known
     assert asked_model(said, known, f"{known}-{unknown}") or not known
 
@@ -42,7 +42,7 @@ def test_other_names_are_themselves() -> None:
     assert asked_model("adapter-7", "a", "b") == "adapter-7"
 
 
-def test_a_report_shows_what_is_nearly_known_by_what_is_known() -> None:
+def test_similar_models_are_derived_from_the_known_model() -> None:
     """So evidence of another model in its place is not that of the scenario."""
     learned = Learned()
     assert learned.same(("model", "known", False), "a")

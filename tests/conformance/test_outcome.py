@@ -27,7 +27,7 @@ def one(verdict: Verdict, *requirements: str) -> ScenarioResult:
 PASSED = one(Verdict.PASS, "EPP-DEST-01")
 
 
-def test_only_what_counts_in_the_version_stands_in_the_way():
+def test_only_requirements_of_the_version_are_blockers():
     """Streaming responses token by token is a rule of the next version, and a remark in 1.0.0."""
     catalogue = Catalogue.load()
     for version, blockers, result in (("1.0.0", (), Result.CONFORMANT), ("next", ("EPP-STRM-02",), Result.INCOMPLETE)):
@@ -36,7 +36,7 @@ def test_only_what_counts_in_the_version_stands_in_the_way():
         assert outcome.kinds["protocol"] is result
 
 
-def test_where_nothing_was_seen_to_hold_nothing_is_conformant():
+def test_a_kind_without_any_pass_is_incomplete():
     """Requirements that are attested block no result, and prove nothing."""
     outcome = version_outcome(Catalogue.load(), "1.0.0", [PASSED])
     assert outcome.kinds == {"protocol": Result.CONFORMANT, "ext_proc": Result.INCOMPLETE}
@@ -60,7 +60,7 @@ def test_a_requirement_without_a_finding_does_not_pass_with_its_scenario(verdict
     assert (rows["ENV-09"], rows["ENV-06"]) == (verdict, inherited)
 
 
-def test_what_does_not_apply_says_why():
+def test_requirements_that_do_not_apply_have_a_reason():
     """The reason of scenarios that were left out if none was run, else that the condition did not arise."""
     catalogue = Catalogue.load()
     ran = dataclasses.replace(

@@ -26,7 +26,7 @@ def test_in_turn_every_instance_of_a_scenario_is_taken() -> None:
     assert not Selection(turn=0).everything
 
 
-def test_what_names_a_requirement_is_taken_whole() -> None:
+def test_all_instances_of_a_named_requirement_are_selected() -> None:
     catalogue = Catalogue.load()
     instances = load(catalogue)
     everything = selected(instances, catalogue, "1.0.0", Selection())
@@ -73,7 +73,7 @@ def test_a_pool_of_the_experimental_group_has_one_port(group: str, asked: bool) 
 
 
 @pytest.mark.parametrize(("mark", "unmarked"), [({"headers": {"x-batch": "1"}}, set()), ({"model": "m"}, {"GET"})])
-def test_what_has_no_body_is_marked_as_sheddable_by_headers_only(mark: dict[str, object], unmarked: set[str]) -> None:
+def test_requests_without_a_body_are_sheddable_by_headers_only(mark: dict[str, object], unmarked: set[str]) -> None:
     made = plan("1.0.0", requests={"sheddable": mark}, claims={"sheds": True})
     name = "subset.beside-an-objective"
     skips = {one.work.instance.id: one.verdict for one in made.skips if one.work.instance.id.startswith(name)}
@@ -97,7 +97,7 @@ def test_a_report_holds_all_that_decides_the_plan(target: dict[str, object]) -> 
     assert basis_of(profile, command="", selection=Selection()).traits(around, profile.claims) == traits
 
 
-def test_where_the_model_is_rewritten_any_may_be_right() -> None:
+def test_model_scenarios_are_left_out_if_the_model_is_rewritten() -> None:
     def left_out(*names: str) -> set[str]:
         made = plan("1.0.0", claims={"bodyRewrites": list(names)})
         found = {one.work.instance.id for one in made.skips if one.verdict is Verdict.NOT_APPLICABLE}
@@ -128,7 +128,7 @@ def test_a_target_of_ipv4_only_is_given_no_ipv6_pod() -> None:
     assert given(ipv6=True) == (set(), set())
 
 
-def test_what_is_shared_comes_first_and_then_what_waits_longest() -> None:
+def test_shared_batches_come_first_then_the_longest_waits() -> None:
     batches = plan("1.0.0").batches
     alone = [len(batch.work) == 1 for batch in batches]
     assert alone == sorted(alone)

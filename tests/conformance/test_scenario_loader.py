@@ -107,7 +107,7 @@ def test_headers_that_are_none(tmp_path: Path, header: str, message: str | None)
         (["steps: [{exchange: {body: {size: 99999999999}}}]"], "the value should be less than or equal to 67108864"),
     ],
 )
-def test_what_is_too_much_is_refused_with_what_is_allowed(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_limits_are_named_when_exceeded(tmp_path: Path, lines: list[str], message: str) -> None:
     assert message in [text for _, _, text in problems_of(tmp_path, *lines)]
 
 

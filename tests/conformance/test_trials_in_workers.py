@@ -53,13 +53,13 @@ def tried(subjects: Sequence[Subject]) -> dict[str, Tried]:
     return {one.name: one for one in try_each(subjects, attempt, lambda _: None, jobs=2)}
 
 
-def test_what_could_not_be_judged_is_at_last_tried_with_nothing_beside_it(tmp_path: Path) -> None:
+def test_an_unjudged_trial_is_finally_repeated_alone(tmp_path: Path) -> None:
     others = [Subject(f"other-{number}", tmp_path) for number in range(4)]
     assert tried([Subject("shy", tmp_path, shy=True), *others])["shy"] == Tried("shy")
     assert len([*tmp_path.glob("*.tried")]) == AGAIN + 1
 
 
-def test_what_can_never_be_judged_is_tried_no_more_often(tmp_path: Path) -> None:
+def test_the_repetitions_of_an_unjudged_trial_are_limited(tmp_path: Path) -> None:
     (tmp_path / "always.running").touch()
     assert tried([Subject("shy", tmp_path, shy=True)])["shy"].trouble == ("always",)
     assert len([*tmp_path.glob("*.tried")]) == AGAIN + 1

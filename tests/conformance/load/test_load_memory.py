@@ -246,7 +246,7 @@ def test_what_is_remembered_is_what_the_machine_does_and_the_judges_say(kinds, a
     walks=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.none() | pools, st.booleans()), max_size=14),
     version=st.sampled_from(["0.2.0", "0.3.0", "1.0.0", "next"]),
 )
-def test_what_the_pool_was_is_judged_as_if_nothing_were_remembered(asked, answers, walks, version) -> None:
+def test_remembered_verdicts_follow_the_pool(asked, answers, walks, version) -> None:
     """Picks and errors while pods come, go, fall ill and fill up: the verdict from memory is the judges' own."""
     road = Road(grace=1.5, version=version)
     kinds = [shape(subset=subset, note={"sheddable": True} if sheddable else {}) for subset, sheddable in asked]
@@ -302,77 +302,48 @@ def test_the_same_exchange_is_judged_once(road) -> None:
     assert road.memory.counts.hit_rate == 0.95
 
 
-@pytest.mark.parametrize("of", [SIMPLE, INSIDE])
-def test_changes_elsewhere_in_the_pool_need_no_judges(road, of) -> None:
-    """The verdict hangs on whether the pick was allowed then, not on which pool it was."""
-    judged(road, pick(A), echo, of=of)
-    for number in range(30):
-        road.time += 10
-        road.pool(pod("a", A), pod("b", B), pod(f"x{number}", f"10.1.0.{number + 1}:8000"))
-        judgement, _ = judged(road, pick(A), echo, of=of)
-        assert not failed(judgement)
-    assert road.memory.counts.judged <= 3
+PICK_A, PICK_B, REFUSED = (pick(A), echo), (pick(B), echo), (immediate(503),)
+OLD, SWAPPED = (pod("a", A), pod("b", B)), (pod("c", C), pod("d", D))
+GONE, PASSED_ON = {"EPP-DEST-06"}, (pod("c", A), pod("d", B))
+
+TIMELINES = {
+    "the grace time begins when the target is told": [
+        (100, PICK_B, set()), (100, "asked", (pod("a", A),)), (150, PICK_B, set()), (150, "delivered", 0),
+        (154.9, PICK_B, set()), (155.1, PICK_B, GONE), (155.1, "told", OLD), (155.1, PICK_B, set()),
+    ],
+    "both states are right meanwhile": [
+        (100, "asked", ()), (100, PICK_A, set()), (100, REFUSED, set()), (100, "delivered", 0),
+        (106, PICK_A, GONE), (106, REFUSED, set()),
+    ],
+    "a pool that has settled is the only one": [
+        (100, "told", SWAPPED), (100, PICK_A, set()), (100, "delivered", 5), (100, PICK_A, GONE),
+    ],
+    "an endpoint is due as long as one pod stays": [
+        (100, "told", (pod("a", A), pod("d", B))), (100, REFUSED, {"EPP-ERR-02"}),
+    ],
+    "removals may be followed before additions": [
+        (100, "told", PASSED_ON), (100, REFUSED, set()), (100, PICK_B, set()), (110, REFUSED, {"EPP-ERR-02"}),
+    ],
+    "also in two steps": [
+        (100, "told", (pod("a", A), pod("d", B))), (101, "told", (pod("d", B),)), (101, REFUSED, set()),
+        (101, PICK_B, set()), (110, REFUSED, {"EPP-ERR-02"}),
+    ],
+}  # fmt: skip
+"""By rule: at a time a pool is asked for, told, or was delivered some seconds ago; or an exchange has failures."""
 
 
-def test_a_pick_is_right_as_long_as_its_pod_may_be_thought_there_and_wrong_from_then_on(road) -> None:
-    """The grace time begins when the target was told; then the same answer breaks a rule, and later holds again."""
-    road.time = 100.0
-    assert not failed(judged(road, pick(B), echo)[0])
-    road.pool(pod("a", A), told=False)
-    road.time = 150.0
-    assert not failed(judged(road, pick(B), echo)[0])  # the target was not told
-    road.moments.delivered(road.time)
-    road.time = 154.9
-    assert not failed(judged(road, pick(B), echo)[0])
-    road.time = 155.1
-    assert failed(judged(road, pick(B), echo)[0]) == {"EPP-DEST-06"}
-    road.pool(pod("a", A), pod("b", B))
-    assert not failed(judged(road, pick(B), echo)[0])
-    _, asked = judged(road, pick(B), echo)
-    assert asked == 0
-
-
-def test_a_new_pod_may_be_picked_at_once_and_need_not_be(road) -> None:
-    """Between asking for a change and its grace time both states are right, also for an error that is due in one."""
-    road.time = 100.0
-    road.pool(told=False)
-    assert not failed(judged(road, pick(A), echo)[0])
-    assert not failed(judged(road, immediate(503))[0])
-    road.moments.delivered(road.time)
-    road.time = 106.0
-    assert failed(judged(road, pick(A), echo)[0]) == {"EPP-DEST-06"}
-    assert not failed(judged(road, immediate(503))[0])
-
-
-def test_a_pool_that_has_settled_is_the_only_one_that_may_be_followed(road) -> None:
-    """So it is where a load begins: whoever was told long ago is wrong at once."""
-    road.time = 100.0
-    road.pool(pod("c", C), pod("d", D))
-    assert not failed(judged(road, pick(A), echo)[0])
-    road.moments.delivered(road.time - road.moments.grace)
-    assert failed(judged(road, pick(A), echo)[0]) == {"EPP-DEST-06"}
-    assert failed(judged(road, immediate(503))[0]) == {"EPP-ERR-02"}
-
-
-@pytest.mark.parametrize("of", [SIMPLE, INSIDE])
-@pytest.mark.parametrize("steps", [((pod("c", A), pod("d", B)),), ((pod("a", A), pod("d", B)), (pod("d", B),))])
-def test_who_drops_a_pod_at_once_may_learn_of_the_next_within_the_grace_time(road, of, steps) -> None:
-    """A rollout whose every state has pods: who follows removals sooner than additions has none for a moment."""
-    for number, pods in enumerate(steps):
-        road.time = 100.0 + number
-        road.pool(*pods)
-    assert not failed(judged(road, immediate(503), of=of)[0])
-    assert not failed(judged(road, pick(B), echo, of=of)[0])
-    road.time = 110.0
-    assert failed(judged(road, immediate(503), of=of)[0])
-
-
-def test_an_endpoint_is_due_as_long_as_one_pod_stays(road) -> None:
-    """However many others come and go."""
-    road.time = 100.0
-    road.pool(pod("a", A), pod("d", B))
-    assert failed(judged(road, immediate(503))[0]) == {"EPP-ERR-02"}
-    assert failed(judged(road, immediate(503), of=INSIDE)[0]) == {"EPP-SUB-02"}
+@pytest.mark.parametrize("of", [SIMPLE, INSIDE], ids=["any pod", "a subset"])
+@pytest.mark.parametrize("rule", TIMELINES)
+def test_the_pool_that_an_exchange_may_have_acted_on(road, of, rule) -> None:
+    for at, what, expected in TIMELINES[rule]:
+        road.time = float(at)
+        if what in ("asked", "told"):
+            road.pool(*expected, told=what == "told")
+        elif what == "delivered":
+            road.moments.delivered(road.time - expected)
+        else:
+            names = {name.replace("EPP-ERR-02", "EPP-SUB-02") if of is INSIDE else name for name in expected}
+            assert failed(judged(road, *what, of=of)[0]) == names, (at, what)
 
 
 def test_a_pick_outside_the_subset_is_found_under_whatever_pool(road) -> None:
@@ -388,7 +359,7 @@ def test_a_pick_outside_the_subset_is_found_under_whatever_pool(road) -> None:
 
 @pytest.mark.parametrize("item", [f"http://{A}", f"{A}/", "10.0.0.1:08000", "10.0.0.1"])
 @pytest.mark.parametrize("answer", [immediate(429), immediate(503), pick(B)])
-def test_an_odd_item_of_a_hint_is_looked_up_as_what_it_may_mean(road, item, answer) -> None:
+def test_unusual_hint_items_are_looked_up_by_their_meaning(road, item, answer) -> None:
     """Whether something of the subset is there, and so what is due, hangs on that."""
     of, others = shape(subset=(item,)), (pod("b", B), pod("d", D))
     for pods in ((pod("a", A), *others), others, (pod("a", A), *others)):
@@ -435,7 +406,7 @@ def test_half_of_another_streams_id_is_no_hit(road) -> None:
     assert wrong[0]
 
 
-def test_what_comes_too_late_is_judged_too(road) -> None:
+def test_late_messages_are_judged(road) -> None:
     """A message after the end of an exchange changes its verdict, or does not, as the judges have it."""
     drained = shape(replace(ALONE, ending=Ending.DRAIN))
     for _ in range(2):
@@ -589,7 +560,7 @@ def test_a_large_body_that_comes_back_whole_is_not_too_much(road) -> None:
 
 
 @pytest.mark.parametrize("size", [100_000, 3_000_000])
-def test_what_is_forgotten_takes_no_memory_and_is_not_left_to_the_garbage_collector(size: int) -> None:
+def test_forgotten_exchanges_are_freed_without_the_garbage_collector(size: int) -> None:
     """That comes seldom in a load, and bodies are large: also larger than what may be remembered."""
     road = Road(limit=2_000_000)
     road.pool(pod("a", A))
@@ -609,15 +580,6 @@ def test_what_is_forgotten_takes_no_memory_and_is_not_left_to_the_garbage_collec
     assert sum(len(send) for one in left if isinstance(one, Node) for send in one.turn.sends) < 2_000_000 + 2 * size
     assert not [one for one in left if not isinstance(one, Node)]
     assert road.memory.size <= 2_000_000
-
-
-def test_what_comes_long_after_an_exchange_is_not_looked_at(road) -> None:
-    exchange = road.run(SIMPLE, pick(A), echo)
-    judgement = exchange.judgement
-    road.time += 2.0
-    exchange.release()
-    exchange.on_data(grpc.frame(pick(B)), False)
-    assert exchange.judgement is judgement
 
 
 @pytest.mark.parametrize("slow", [0.0, 2.0])

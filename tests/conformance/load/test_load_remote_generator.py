@@ -65,7 +65,7 @@ def test_a_file_for_tls_that_is_not_on_this_machine_is_named(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("given", [b"", b"{}", b'{"kind":"share"}', b"\xff"])
-def test_what_it_can_not_read_is_said_and_ends_it(given: bytes) -> None:
+def test_unreadable_input_is_reported_and_ends_the_generator(given: bytes) -> None:
     (said,), code = answers(framed(given))
     assert type(said) is HarnessError
     assert "can't be read" in said.message

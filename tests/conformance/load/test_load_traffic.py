@@ -109,7 +109,7 @@ def test_a_connection_that_was_not_made_is_no_answer_to_a_request() -> None:
     assert asyncio.run(main())
 
 
-def test_what_was_counted_as_unfinished_ends_no_more() -> None:
+def test_unfinished_exchanges_do_not_end_later() -> None:
     """An answer that comes while the traffic is left would be judged as well."""
     seen: list[bool] = []
 

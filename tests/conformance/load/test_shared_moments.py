@@ -101,7 +101,7 @@ def test_a_change_is_known_however_late_the_reader_is(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_of_pods_that_are_gone_no_load_is_kept(tmp_path: Path) -> None:
+def test_the_load_of_removed_pods_is_forgotten(tmp_path: Path) -> None:
     """In a soak of a day, churn fills and removes some ten thousand."""
     writer = WrittenMoments(1, 120, tmp_path / "moments")
     reader = ReadMoments(1, 120, tmp_path / "moments")
@@ -122,7 +122,7 @@ def test_of_pods_that_are_gone_no_load_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_who_joins_while_no_pod_can_be_read_can_not_be_read_either(lost: bool) -> None:
+def test_a_pod_added_during_a_metrics_outage_is_unread(lost: bool) -> None:
     """What its metrics are is in the log only when the target has been told of it, and may have been asked by then."""
     moments = Moments(1, 120)
     watcher = PoolWatcher(moments, now=itertools.count(10.0).__next__)
@@ -146,7 +146,7 @@ def test_processes_of_a_run_know_the_ids_of_each_other(process: int) -> None:
     assert second.strangers(b"x" + other, other) == ()
 
 
-def test_what_an_exchange_may_have_acted_on_is_kept_for_as_long_as_it_may_take() -> None:
+def test_pool_states_are_kept_as_long_as_an_exchange_may_take() -> None:
     """However long that is: a profile may give a target minutes for an answer."""
     moments = Moments(1, longest=1000)
     for number in range(1, 5):

@@ -44,36 +44,12 @@ def test_a_mutant_compiles_to_another_program(mutant) -> None:
     assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
 
 
-def difference(old: ast.AST, new: ast.AST) -> ast.AST:
-    """The smallest node of the old tree, among those that have a place, that holds all differences."""
-    smallest = old
-    while type(old) is type(new):
-        children = [list(ast.iter_child_nodes(tree)) for tree in (old, new)]
-        plain = [[(name, value) for name, value in ast.iter_fields(tree) if _is_plain(value)] for tree in (old, new)]
-        if plain[0] != plain[1] or len(children[0]) != len(children[1]):
-            break
-        pairs = [pair for pair in zip(*children, strict=True) if ast.dump(pair[0]) != ast.dump(pair[1])]
-        if len(pairs) != 1:
-            break
-        old, new = pairs[0]
-        smallest = old if hasattr(old, "lineno") else smallest
-    return smallest
-
-
-def _is_plain(value: object) -> bool:
-    return not isinstance(value, ast.AST | list)
-
-
 @given(mutants())
 def test_a_mutant_differs_in_one_place(mutant) -> None:
     source = mutant.path.read_bytes()
     changed = mutant.edit.apply(source)
     assert changed[: mutant.edit.start] == source[: mutant.edit.start]
     assert changed.endswith(source[mutant.edit.end :])
-    place = difference(ast.parse(source), ast.parse(changed))
-    ends = [(place.lineno, place.col_offset), (place.end_lineno, place.end_col_offset)]
-    offsets = [sum(map(len, source.splitlines(keepends=True)[: line - 1])) + column for line, column in ends]
-    assert mutant.edit.start <= offsets[0] < offsets[1] <= mutant.edit.end
     assert len([line for line in mutant.diff().splitlines() if line.startswith("@@")]) == 1
 
 
@@ -92,15 +68,6 @@ def test_a_key_outlives_changes_elsewhere(mutant, lines) -> None:
 def test_a_key_and_a_name_are_of_one_mutant_each(tmp_path) -> None:
     for path in SOURCES:
         assert len({one.key for one in found(path)}) == len({one.name for one in found(path)}) == len(found(path))
-
-
-def test_the_same_module_further_down_has_the_same_keys(tmp_path) -> None:
-    text = 'X = 1\n\n\ndef f(a):\n    if a > 2:\n        return [a]\n    return "é" + a.name\n'
-    (tmp_path / "a.py").write_text(text)
-    (tmp_path / "b.py").write_text(f'"""Ünicode."""\n\n# a comment\n{text}')
-    first, second = ([one.key for one in mutants_of("m", tmp_path / name)] for name in ("a.py", "b.py"))
-    assert first == second
-    assert first
 
 
 def made(text: str, operator: str, paths=None) -> list[str]:
@@ -135,7 +102,7 @@ def made(text: str, operator: str, paths=None) -> list[str]:
         ("stale", "def f(): return g()", ["def f(): return _stale(g())"]),
     ],
 )
-def test_what_an_operator_makes(operator, program, expected) -> None:
+def test_operators_make_these_mutants(operator, program, expected) -> None:
     if expected is None:
         assert set(made(program, operator)) == {
             "x = 3, 'ab', 'text for people', b'c', True",
@@ -148,7 +115,7 @@ def test_what_an_operator_makes(operator, program, expected) -> None:
         assert sorted(made(program, operator)) == sorted(expected)
 
 
-def test_a_class_can_share_what_each_instance_has() -> None:
+def test_instances_can_share_state() -> None:
     program = """
     class A:
         def __init__(self):
@@ -184,5 +151,5 @@ def test_a_condition_and_a_statement_on_one_path_only() -> None:
         "x = f'{a + 1} and {b}'",
     ],
 )
-def test_what_is_no_behaviour_has_no_mutants(program) -> None:
+def test_code_without_behaviour_has_no_mutants(program) -> None:
     assert edits(program.encode(), {}) == []

@@ -106,25 +106,8 @@ def test_a_probe_records_the_statements_of_functions_that_are_run(program, tmp_p
     }
 
 
-def test_every_mutant_of_a_function_that_is_not_reached_says_so(program, tmp_path) -> None:
-    record = tmp_path / "record"
-    run(program, {"probe": "program", "file": str(record)}, "21")
-    reached = {int(place.rpartition(":")[2]) for place in record.read_text().split() if "parts" in place}
-    mutants = mutants_of("program.parts", program / "parts.py")
-    left = {m.before for m in mutants if m.function and m.statement not in reached}
-    assert left == {"return 0"}
-
-
 @pytest.mark.parametrize("wrong", ["no JSON", ""])
 def test_a_wrong_specification_is_refused(program, wrong) -> None:
     ran = run(program, wrong, "21")
     assert ran.returncode == 1
     assert "is not JSON" in ran.stderr
-
-
-def test_without_a_program_the_use_is_shown(program) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "conformance.mutation"], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ran.returncode == 1
-    assert ran.stderr.startswith("usage:")

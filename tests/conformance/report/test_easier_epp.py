@@ -80,5 +80,5 @@ def test_epps_must_play_the_scripts_of_their_scenarios(catalogue, tmp_path, what
 
 
 @pytest.mark.parametrize("version", ["1.0.0", "0.3.0"])
-def test_those_who_do_are_verified(catalogue, tmp_path, version: str) -> None:
+def test_epps_that_play_their_scripts_are_verified(catalogue, tmp_path, version: str) -> None:
     assert failed(catalogue, tmp_path, [scenario for scenario, _ in EASIER.values()], {}, version) == []

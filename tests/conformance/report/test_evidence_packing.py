@@ -24,7 +24,7 @@ def _read(path):
 @pytest.mark.parametrize("packer", PACKERS)
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 300_000), limit=st.integers(1, 10**6))
-def test_what_is_read_is_what_was_packed(packer, tmp_path, seed, size, limit):
+def test_unpacking_restores_the_bytes(packer, tmp_path, seed, size, limit):
     whole = random.Random(seed).randbytes(size) * 20
     path = tmp_path / "packed"
     path.write_bytes(PACKERS[packer](whole))
@@ -36,7 +36,7 @@ def test_what_is_read_is_what_was_packed(packer, tmp_path, seed, size, limit):
 @pytest.mark.parametrize("packer", PACKERS)
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(share=st.floats(0.05, 0.999), flipped=st.booleans())
-def test_what_is_cut_short_or_damaged_is_an_error(packer, tmp_path, share, flipped):
+def test_truncated_or_damaged_files_are_errors(packer, tmp_path, share, flipped):
     packed = bytearray(PACKERS[packer](random.Random(1).randbytes(2000)))
     place = max(20, int(len(packed) * share))  # behind the headers, which say little that is checked
     if flipped:

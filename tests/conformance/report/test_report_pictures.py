@@ -63,7 +63,7 @@ def test_the_command_draws_the_first_failure_or_a_scenario(run):
 
 
 @given(text=st.text(), what=st.text(), marked=st.booleans(), who=st.sampled_from([*LANES, "suite", "target", ""]))
-def test_whatever_was_said_stays_text(text, what, marked, who):
+def test_messages_are_escaped(text, what, marked, who):
     what, text = ("".join(c for c in one if c.isprintable()) for one in (what, text))
     line = Line(seq=1, t=0.0, who=who, what=what, summary=text, marked=marked)
     ET.fromstring(svg([line]))

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.errors import UsageError
 from conformance.evidence.episode import Episode, HarnessTrouble, ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor, Secret
 from conformance.report.render.html import html
@@ -23,18 +22,12 @@ from ext_proc.messages import (
     BodyMutation,
     BodyResponse,
     CommonResponse,
-    HeaderMutation,
-    HeaderValue,
-    HeaderValueOption,
     HttpBody,
     HttpHeaders,
-    HttpStatus,
-    ImmediateResponse,
     Metadata,
     ProcessingRequest,
     ProcessingResponse,
     StreamedBodyResponse,
-    Struct,
 )
 from ext_proc.record import (
     Author,
@@ -115,26 +108,6 @@ def test_the_raw_message_is_decoded_replaced_and_encoded_again(redactor):
     assert TOKEN.encode() not in event.raw
 
 
-def test_answers_are_redacted_too(redactor):
-    option = HeaderValueOption(header=HeaderValue(key="x-echo", raw_value=TOKEN.encode()))
-    old = HeaderValueOption(header=HeaderValue(key="x-old", value=TOKEN))
-    before = ProcessingResponse(
-        immediate_response=ImmediateResponse(
-            status=HttpStatus(code=503),
-            headers=HeaderMutation(set_headers=[option, old], remove_headers=["x-keep", f"x-{TOKEN}"]),
-            body=json.dumps({"token": TOKEN}).encode(),
-            details=TOKEN,
-        ),
-        dynamic_metadata=Struct(fields={}),
-    )
-    raw = redactor.event(message(before.SerializeToString(), Author.EPP)).raw
-    after = ProcessingResponse.FromString(raw).immediate_response
-    assert [one.header.raw_value or one.header.value.encode() for one in after.headers.set_headers] == [MARK, MARK]
-    assert list(after.headers.remove_headers) == ["x-keep", f"x-{MARK.decode()}"]
-    assert json.loads(after.body)["token"].startswith(MARK.decode())  # as long as the secret was, in JSON
-    assert after.status.code == 503
-
-
 def test_bodies_keep_their_length(redactor):
     for secret in (TOKEN, f"Bearer {TOKEN}", base64.b64encode(TOKEN.encode()).decode().rstrip("=")):
         body = json.dumps({"token": secret}, ensure_ascii=False).encode()
@@ -171,7 +144,7 @@ def test_a_secret_is_found_where_a_body_is_cut_in_pieces(redactor, pieces):
     assert b"".join(bodies) == redactor.body(body)
 
 
-def test_what_is_no_message_keeps_its_framing(redactor):
+def test_undecodable_bytes_keep_their_framing(redactor):
     secret = TOKEN.encode()
     raw = b"\x0a\xff" + secret + b"\x00"
     for event in (message(raw), Malformed(stream="s", author=Author.EPP, raw=raw, reason=f"odd {TOKEN}")):
@@ -210,11 +183,6 @@ def test_other_events(redactor):
     assert redactor.event(HarnessTrouble(what=TOKEN)).what == MARK.decode()
 
 
-def test_other_forms_of_a_secret(redactor):
-    assert redactor.data(base64.b64encode(TOKEN.encode())).startswith(MARK)
-    assert redactor.text("s3cr3t-T%C3%B6k%E2%82%ACn%2Fwith%2Bsigns") == MARK.decode()
-
-
 def test_events_without_secrets_are_the_same_objects(redactor):
     entry = Entry(1, 1, Wait(what="echo", outcome="met"))
     assert redactor.entry(entry) is entry
@@ -234,16 +202,6 @@ def test_a_short_value_is_only_the_value_of_its_own_header():
     ).SerializeToString()
     headers = ProcessingRequest.FromString(redactor.event(message(raw)).raw).request_headers.headers.headers
     assert [header.raw_value for header in headers] == [b"[redacted:header:x-tenant]", b"7"]
-
-
-def test_a_placeholder_never_holds_a_secret():
-    redactor = Redactor([Secret(kind="header", name="authorization", value="redacted")])
-    assert redactor.text("so redacted!") == "so [***]!"
-
-
-def test_a_name_that_can_t_be_written_is_refused():
-    with pytest.raises(UsageError, match="printable ASCII"):
-        Redactor([Secret(kind="header", name="x\n", value="value")])
 
 
 secrets = st.text(st.characters(codec="utf-8", exclude_characters="[]*"), min_size=6, max_size=20)

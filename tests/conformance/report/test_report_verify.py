@@ -37,7 +37,7 @@ def test_without_evidence_the_rest_is_checked_and_the_answer_is_unknown(reports,
     assert (verification.answer, unknown(verification)) == ("unknown", {"evidence", "judgement"})
 
 
-def test_what_is_summed_up_wrongly_is_told_in_the_words_of_the_report(reports, instances, tmp_path):
+def test_wrong_sums_are_reported_in_the_terms_of_the_report(reports, instances, tmp_path):
     report = json.loads((reports("epp") / "report.json").read_text())
     report["versions"][0]["kinds"]["protocol"] = "incomplete"
     path = tmp_path / "report.json"
@@ -120,7 +120,7 @@ def test_changed_evidence_of_another_catalogue_fails(reports, instances, tmp_pat
 @pytest.mark.parametrize(
     "text", ["{}", "no report", '{"apiVersion": "conformance.epp/v1alpha1"}', "\x1b[2J", "[" * 9999]
 )
-def test_what_is_no_report_fails_the_first_step(tmp_path, text):
+def test_other_documents_fail_the_first_step(tmp_path, text):
     path = tmp_path / "report.json"
     path.write_text(text)
     verification = verify(path, None)
@@ -145,11 +145,6 @@ def test_scenarios_of_ones_own_are_told_whatever_they_are_called(reports, instan
     assert any(f"not of the certified set ({file})" in text for text in problems(read_report(path)))
 
 
-def test_scenarios_of_ones_own_do_not_pass_for_a_generated_conversation(reports, instances, tmp_path):
-    path = with_a_source(reports("epp"), tmp_path / "report.json", "generated-1.0.0")
-    assert "has no generated conversation" in verify(path, None, instances=instances).step("plan").text
-
-
 @given(words=st.lists(st.text()))
 def test_every_command_that_the_suite_writes_is_taken_for_one_of_its_own(words):
     assert COMMAND.fullmatch(shlex.join(["epp-conformance", "run", *words]))
@@ -158,15 +153,6 @@ def test_every_command_that_the_suite_writes_is_taken_for_one_of_its_own(words):
 @pytest.mark.parametrize("rest", [" a;b", " $(a)", " `a`", " a & b", " 'a", " a#b", "\na", "\\\n"])
 def test_a_command_that_does_more_is_none_of_the_suites(rest):
     assert COMMAND.fullmatch(f"epp-conformance run{rest}") is None
-
-
-def test_a_judge_that_raises_is_an_answer_and_no_crash(reports, instances):
-    def broken(*_: object) -> tuple[Finding, ...]:
-        raise ZeroDivisionError("our own defect")
-
-    folder = reports("gateway")
-    verification = verify(folder / "report.json", folder / "evidence.ndjson.gz", instances=instances, judge=broken)
-    assert [step.name for step in verification.steps if step.answer == "fail"] == ["judgement"]
 
 
 @pytest.mark.parametrize(("claims", "said"), [((True, False), True), ((False, False), False), ((True, True), False)])

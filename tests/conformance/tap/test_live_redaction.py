@@ -30,7 +30,7 @@ from ext_proc.messages import (
     StreamedBodyResponse,
     StreamedImmediateResponse,
 )
-from ext_proc.record import Author, Entry, Event, Malformed, Message, StreamEnded, StreamOpened, Wait
+from ext_proc.record import Author, Entry, Malformed, Message, StreamEnded, StreamOpened, Wait
 
 DATA_PLANE, EPP = Author.DATA_PLANE, Author.EPP
 SECRET = b"sk-very-secret"
@@ -66,26 +66,10 @@ def test_values_of_headers_that_are_called_like_credentials_are_gone(name: str) 
     assert SECRET not in event.raw
 
 
-def test_both_fields_of_a_header_are_looked_at() -> None:
-    said = ProcessingRequest()
-    said.request_headers.headers.headers.append(HeaderValue(key="authorization", value=SECRET.decode()))
-    assert SECRET not in kept(said)[0].raw
-
-
 def test_further_names_can_be_given_and_secrets_be_kept() -> None:
     said = headers((b"x-tenant", SECRET), (b"authorization", SECRET))
     assert SECRET not in kept(said, LiveRedaction(headers=secret_names([" X-Tenant "])))[0].raw
     assert kept(said, LiveRedaction(secrets=False))[0] == message(said)
-
-
-def test_equal_values_stay_equal_and_others_different() -> None:
-    redaction = LiveRedaction()
-
-    def value(secret: bytes) -> bytes:
-        return kept(headers((b"authorization", secret)), redaction)[0].raw
-
-    assert value(b"one") == value(b"one") != value(b"two")
-    assert value(b"one") != kept(headers((b"authorization", b"one")))[0].raw
 
 
 def test_queries_are_gone_and_paths_stay() -> None:
@@ -113,7 +97,7 @@ def test_metadata_and_attributes_are_looked_at() -> None:
     assert found.attributes["ext"].fields["n"].number_value == 1
 
 
-def test_what_an_answer_sets_is_looked_at() -> None:
+def test_headers_set_by_an_answer_are_redacted() -> None:
     option = HeaderValueOption(header=HeaderValue(key="authorization", raw_value=SECRET))
     mutation = HeaderMutation(set_headers=[option], remove_headers=["x-gone"])
     for said in (
@@ -161,7 +145,7 @@ def test_an_error_keeps_its_length_and_counts_as_whole() -> None:
     assert not event.truncated
 
 
-def test_so_much_of_a_body_is_kept_as_was_asked_for() -> None:
+def test_the_requested_length_of_a_body_is_kept() -> None:
     said = ProcessingRequest(request_body=HttpBody(body=b"abcdef"))
     assert kept(said, LiveRedaction(body=3))[1].request_body.body == b"abc"
     assert kept(said, LiveRedaction(body=6))[0] == message(said)
@@ -197,13 +181,6 @@ def test_metadata_of_the_call_is_looked_at() -> None:
     assert LiveRedaction()(wait) is wait
 
 
-@given(st.binary(max_size=200), st.sampled_from(list(Author)))
-def test_no_bytes_are_too_odd(raw: bytes, author: Author) -> None:
-    event: Event = LiveRedaction()(Message(stream="s", author=author, raw=raw))
-    if isinstance(event, Message) and event.truncated:
-        assert event.size == len(raw)
-
-
 @given(
     st.lists(st.tuples(st.sampled_from(["authorization", "x-token", "x-plain", ":path"]), st.binary(max_size=30))),
     st.binary(min_size=8, max_size=60),
@@ -221,24 +198,3 @@ def test_nothing_secret_is_left_whatever_surrounds_it(pairs, body: bytes, end: b
     assert found.request_headers.end_of_stream == end
     event, _ = kept(ProcessingRequest(request_body=HttpBody(body=body, end_of_stream=end)))
     assert body not in event.raw
-
-
-def test_a_message_that_became_as_long_as_it_was_is_known_to_be_cut() -> None:
-    """What stands for a secret may take the place of the bytes that were cut."""
-    for size in range(40):
-        event, _ = kept(
-            ProcessingResponse(
-                request_body=BodyResponse(
-                    response=CommonResponse(
-                        header_mutation=HeaderMutation(
-                            set_headers=[
-                                HeaderValueOption(header=HeaderValue(key="authorization", raw_value=b"s" * size))
-                            ]
-                        ),
-                        body_mutation=BodyMutation(streamed_response=StreamedBodyResponse(body=b"x" * 18)),
-                    )
-                )
-            ),
-            LiveRedaction(body=9),
-        )
-        assert event.truncated
