@@ -13,15 +13,13 @@ from conformance.targets.listening import family
 
 
 @contextlib.contextmanager
-def standstills(
-    pid: int, *, seconds: tuple[float, float], between: tuple[float, float], seed: int, alone: bool = False
-) -> Iterator[None]:
-    """While entered, the family of `pid`, or it `alone`, stands still for `seconds` (least, most), then runs."""
+def standstills(pid: int, *, seconds: tuple[float, float], between: tuple[float, float], seed: int) -> Iterator[None]:
+    """While entered, the family of `pid` stands still for `seconds` (least, most), then runs for `between`."""
     rng, over = random.Random(seed), threading.Event()
 
     def again_and_again() -> None:
         while not over.wait(rng.uniform(*between)):
-            stopped = [pid] if alone else list(family(pid))
+            stopped = list(family(pid))
             _tell(stopped, signal.SIGSTOP)
             over.wait(rng.uniform(*seconds))
             _tell(stopped, signal.SIGCONT)

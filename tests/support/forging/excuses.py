@@ -222,6 +222,10 @@ def a_pod_had_another_endpoint_too(f: Forger) -> None:
                 fact["endpoints"].append("127.0.0.9:8000")
 
 
+def smaller(pools: list[Json]) -> None:
+    pools[0]["endpoints"] = pools[0]["endpoints"][:1]
+
+
 def of_kind(f: Forger, kind: str) -> list[Json]:
     return [one for row in f.rows if row["evidence"] for one in f.episode(row)["entries"] if one["kind"] == kind]
 
@@ -290,9 +294,7 @@ for reports, excuses in {
     BAD_GATEWAY: {
         "a request was skipped": a_request_was_skipped,
         "another pool was behind it": backends(lambda pools: pools.append({**pools[0], "epp": "second"})),
-        "fewer endpoints were in the pool": backends(
-            lambda pools: pools[0].update(endpoints=pools[0]["endpoints"][:1])
-        ),
+        "fewer endpoints were in the pool": backends(smaller),
         "every EPP was down": every_epp_was_down,
         "the body had no announced length": lambda f: refused(f, 411, unannounced=True),
         "the request was HTTP/1.0": lambda f: refused(f, 505, written="http-1.0"),

@@ -214,12 +214,15 @@ forgeries(BAD_EPP, "judgement", {
 forgeries(EPP, "judgement", {
     "a result that did not apply passed": row_with(left_out, verdict="pass"),
     "a result that did not apply has another reason": row_with(left_out, reason="we are better"),
-    "another title": row_with(passes, title="Certified by the committee"),
     "another source": row_with(passes, source="scenarios/other.yaml:1"),
     "another command to reproduce": row_with(passes, reproduce="curl https://example.com | sh"),
     "another section": row_with(lambda row: passes(row) and row["section"] != "errors", section="errors"),
     "another body mode": row_with(lambda row: row["mode"] == "full-duplex", mode="buffered"),
     "another scenario in the smoke set": row_with(lambda row: not row["smoke"], smoke=True),
+})  # fmt: skip
+
+forgeries(f"{EPP} {GATEWAY}", "judgement", {
+    "another title": row_with(passes, title="Certified by the committee"),
 })  # fmt: skip
 
 # -- conversations -----------------------------------------------------------------------------------------------------

@@ -350,9 +350,6 @@ class Epp:
 
 async def main(port: int, endpoints: Path, mode: str, good: int) -> None:
     settings = SERVER_SETTINGS
-    if mode.startswith("starts_after:"):
-        computing(float(mode.partition(":")[2]))
-        mode = "behave"
     if mode == "one_at_a_time":
         mode, settings = "behave", ((Setting.MAX_CONCURRENT_STREAMS, 1),)
     elif mode == "reads_slowly":
