@@ -14,7 +14,7 @@ from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.protocol import SERVED, SUBSET
 from ext_proc.record import Author
 
-RECORDINGS = sorted((Path(__file__).parents[3] / "fake_proxy" / "recordings").glob("*.txtpb"))
+RECORDINGS = sorted((Path(__file__).parents[2] / "fake_proxy" / "recordings").glob("*.txtpb"))
 VERSIONS = ["0.2.0", "0.4.0", "1.0.0", "next"]
 
 
