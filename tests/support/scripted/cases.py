@@ -86,6 +86,9 @@ class Case:
             raise CaseError(f"{self.place}: {problem}") from problem
         found = judge(episode, context, _catalogue())
         problems = list(_differences(self.fields["finds"], found))
+        problems += [
+            f"{one}: of another role" for one in found if _catalogue().get(one.requirement).role != context.role
+        ]
         assert not problems, "\n".join([f"{self.place}: {self.title}", *problems, "Findings:", *map(str, _told(found))])
 
 
@@ -174,6 +177,8 @@ def _differences(expected: Mapping[str, Any], found: tuple[Finding, ...]) -> Ite
     for name in sorted(expected.keys() | by_name):
         all_given = [one.verdict.value for one in by_name.get(name, ())]
         given = [one for one in all_given if one not in _NEUTRAL]
+        if (given and given != all_given) or all_given.count("pass") > 1:
+            yield f"{name}: {all_given} found: a pass is given once, and not beside a violation"
         wanted = expected.get(name, [])
         details = wanted if isinstance(wanted, Mapping) else {}
         wanted = details.get("verdict", "pass" if details else wanted)
@@ -182,21 +187,22 @@ def _differences(expected: Mapping[str, Any], found: tuple[Finding, ...]) -> Ite
         if given != (wanted if isinstance(wanted, list) else [wanted]):
             yield f"{name}: {wanted} expected, {given} found"
         elif details:
-            yield from _text_differences(name, details, by_name[name][0])
+            yield from _text_differences(name, details, by_name[name])
 
 
-def _text_differences(name: str, details: Mapping[str, Any], finding: Finding) -> Iterator[str]:
+def _text_differences(name: str, details: Mapping[str, Any], found: list[Finding]) -> Iterator[str]:
     for key, wanted in details.items():
         match key:
             case "verdict":
                 continue
             case "actual" | "hint" | "expected":
-                text = " · ".join(finding.expected) if key == "expected" else getattr(finding, key)
+                texts = [" · ".join(one.expected) if key == "expected" else getattr(one, key) for one in found]
+                text = " · ".join(texts)
                 for one in wanted if isinstance(wanted, list) else [wanted]:
                     if (one.removeprefix("!") in text) is one.startswith("!"):
                         yield f"{name}: {key} is {text!r}, expected {one!r}"
             case _:
-                value = finding.seq if key == "at" else getattr(finding, key)
+                value = found[0].seq if key == "at" else getattr(found[0], key)
                 if value != wanted:
                     yield f"{name}: {key} is {value!r}, expected {wanted!r}"
 

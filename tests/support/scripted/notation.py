@@ -3,8 +3,9 @@
     steps: [exchange: {mode: BUFFERED}, request, answers: [headers: $A, echo], closed: 13]
 
 A scalar or a list is the first argument of the method, a mapping has all of them by name. `exchange` begins an
-exchange, to which the following steps belong; `{on: x1}` returns to an earlier one. `response_body`, `response_chunk`
-and `response_trailers` are those of the response. `{repeat: 3, steps: […]}` repeats steps.
+exchange, to which the following steps belong; `{on: x1}` returns to an earlier one, `changed` gives it other `headers`,
+`subset`, `served` (`...`: none) or `stream` from here on. `response_body`, `response_chunk` and `response_trailers` are
+those of the response. `{repeat: 3, steps: […]}` repeats steps.
 
 Answers are functions of `scripted.answers` in the same way: `headers`, `body`, `trailers`, `echo`, `streamed` and
 `immediate`, for the response with `response_` before the name. Each also takes `metadata` (the dynamic metadata), `set`
@@ -88,6 +89,10 @@ class _Player:
                 self.script.emit(self.event(given))
             case "answers":
                 self.exchange.answers(*answers(given))
+            case "changed":
+                for fact, value in given.items():
+                    changed = headers(value) if fact == "headers" else ... if value == "..." else value
+                    setattr(self.exchange, fact if fact == "stream" else f"_{fact}", changed)
             case "say":
                 self.exchange.say(**build(ProcessingRequest, given, partial=True))
             case _:
@@ -99,8 +104,7 @@ class _Player:
                     raise NotationError(f"no step is called {name}")
                 method = getattr(owner, name)
                 arguments = _arguments(method, given)
-                unset = {key: ... for key, value in arguments.items() if value == "..."}
-                method(**arguments | unset | side)
+                method(**arguments | side)
 
     @property
     def exchange(self) -> ScriptedExchange:

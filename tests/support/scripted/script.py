@@ -188,13 +188,6 @@ class ScriptedExchange:
         self.stream = f"{self.name}-{epp}"
         return self.emit(StreamOpened(exchange=self.name, stream=self.stream, connection=1, epp=epp))
 
-    def changed(self, *, headers: Headers | None = None, **facts: Any) -> ScriptedExchange:
-        """Other facts from here on: `headers`, `subset`, `served`, `stream`."""
-        facts |= {} if headers is None else {"headers": headers}
-        for name, value in facts.items():
-            setattr(self, name if name == "stream" else f"_{name}", value)
-        return self
-
     def request(self, body: bytes | None = BODY, *, chunks: int = 1, trailers: bool = False) -> ScriptedExchange:
         """The whole request: headers, and the body in so many chunks with an empty last one, or ended by trailers.
 
