@@ -1,20 +1,25 @@
-"""The registry of faults, which break one rule each, and of conforming variants, which keep all rules in another way.
+"""The registry of faults, which break one rule each, and of variants, which conform in another way.
 
-Each is one subclass, or a few, of the parts in `server.Parts`, under a decorator that names it. What a fault breaks is
-declared by hand, by the requirement's id, before it first runs. Importing `reference_epp.faults` and
-`reference_epp.variants` fills the registry; this module imports neither.
+A deviation is one row: its name, what it breaks, why, and the parts that it exchanges, made by
+`changes` or written as classes under the row. What a fault breaks is declared by hand before it
+first runs. Importing `reference_epp.faults` and `reference_epp.variants` fills the registry; this
+module imports neither.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
+from reference_epp.changes import deviating, limited
+
 ALL = ("0.2.0", "0.3.0", "0.4.0", "1.0.0", "next")
+BEFORE_SUBSET = ALL[:1]
 WITH_SUBSET = ALL[1:]
 WITH_LISTS = ALL[2:]
+WITH_FALLBACK = ("0.3.0",)
 WITH_MODELS = ("0.3.0", "0.4.0")
 WITHOUT_MODELS = ("0.2.0", "1.0.0", "next")
 WITH_SERVED = ("1.0.0", "next")
@@ -25,6 +30,9 @@ ANY: tuple[Mode, ...] = ("none", "streamed", "buffered", "full-duplex")
 FULL_DUPLEX: tuple[Mode, ...] = ("full-duplex",)
 BUFFERED: tuple[Mode, ...] = ("buffered",)
 STREAMED: tuple[Mode, ...] = ("streamed",)
+WHOLE_BODY: tuple[Mode, ...] = ("full-duplex", "buffered")
+"""Modes in which the body is there before the choice."""
+PLAIN_BODY: tuple[Mode, ...] = ("streamed", "buffered")
 
 SILENT = {"ENV-16": "the stream falls silent"}
 ENDED = {"ENV-16": "the stream ends where an answer is due"}
@@ -34,85 +42,79 @@ NOT_STEERED = {
     "EPP-DEST-02": "such a request goes on without the metadata",
 }
 
-_DEVIATING = ("reference_epp.faults", "reference_epp.variants")
-
 C = TypeVar("C", bound=type)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """An EPP that differs in one thing from the reference EPP. As a decorator it registers the class that does so."""
+    """An EPP that differs in one thing from the reference EPP. As a decorator it takes the class that does so."""
 
     name: str
-    _: KW_ONLY
     why: str
     """What it does; of a variant also why that is right."""
+    breaks: str | None = None
+    """The requirement that it is for; None for a variant."""
+    also_breaks: Mapping[str, str] = field(default_factory=dict)
+    """Others that it can't help breaking, with the reason."""
+    effect: Literal["fail", "warn"] = "fail"
+    """What it deserves."""
     versions: tuple[str, ...] = ALL
     """The protocol versions in which it differs."""
     modes: tuple[Mode, ...] = ANY
     """The body modes in which it differs."""
     claims: Mapping[str, bool] = field(default_factory=dict)
     """What it claims otherwise than the correct EPP: `queues`."""
+    without: tuple[str, ...] = ()
+    """What the correct EPP claims and this one can't: `sheds`, `fallbackLists`."""
+    limits: bool = False
+    """`modes` are the only ones that it supports."""
     noted: Mapping[str, str] = field(default_factory=dict)
     """What must be recorded of it, by requirement that only informs: words of the record."""
+    when: Callable[[Any], object] | None = None
+    """Asked of the part; where it is not true, the part is the correct one."""
     classes: list[type] = field(default_factory=list)
 
     @property
     def overrides(self) -> frozenset[str]:
         """What its classes define that the EPP's part has, or does not have: `Picker.rank`."""
-        found = set()
-        for cls in self.classes:
-            own = [one for one in cls.__mro__ if one.__module__.startswith(_DEVIATING)]
-            part = next(one for one in cls.__mro__ if one not in own)
-            names = {name for one in own for name in vars(one) if name == "__init__" or not name.startswith("__")}
-            found |= {f"{part.__name__}.{name}" for name in names}
-        return frozenset(found)
+        return frozenset(
+            f"{part.__name__}.{name}" for cls in self.classes for part, names in [deviating(cls)] for name in names
+        )
 
     def __call__(self, cls: C) -> C:
-        """Register `cls` under this name."""
-        known: dict[str, Any] = FAULTS if isinstance(self, Fault) else VARIANTS
-        if known.setdefault(self.name, self) is not self:
-            raise ValueError(f"two deviations are named {self.name}")
-        self.classes.append(cls)
+        """Take `cls`, before the parts that the row gave."""
+        self.classes.insert(0, cls if self.when is None else limited(cls, self.when))
         return cls
 
-
-@dataclass(frozen=True, slots=True)
-class Variant(Deviation):
-    """A conforming variant: an EPP that is right in another way."""
-
-    _: KW_ONLY
-    limits: bool = False
-    """`modes` are the only ones that it supports."""
-    without: tuple[str, ...] = ()
-    """What the correct EPP claims and this one can't: `sheds`, `fallbackLists`."""
+    def listed(self) -> dict[str, Any]:
+        """It as `--list-faults` and `--list-variants` print it."""
+        told = [item.name for item in fields(self) if item.name not in ("classes", "when")]
+        return {name: getattr(self, name) for name in told} | {"overrides": sorted(self.overrides)}
 
 
-@dataclass(frozen=True, slots=True)
-class Fault(Deviation):
-    """An EPP with one mistake. `breaks` is the requirement that it is for, `also_breaks` others, with the reason."""
-
-    _: KW_ONLY
-    breaks: str
-    also_breaks: Mapping[str, str] = field(default_factory=dict)
-    effect: Literal["fail", "warn"] = "fail"
-    """What it deserves."""
+FAULTS: dict[str, Deviation] = {}
+VARIANTS: dict[str, Deviation] = {}
 
 
-FAULTS: dict[str, Fault] = {}
-VARIANTS: dict[str, Variant] = {}
+def fault(
+    name: str, breaks: str, why: str, *parts: type, also: Mapping[str, str] | None = None, **declared: Any
+) -> Deviation:
+    """Declare an EPP with one mistake; the keywords are the fields of `Deviation`."""
+    return _declare(FAULTS, parts, name=name, breaks=breaks, why=why, also_breaks=also or {}, **declared)
 
-fault, variant = Fault, Variant
+
+def variant(name: str, why: str, *parts: type, **declared: Any) -> Deviation:
+    """Declare an EPP that is right in another way."""
+    return _declare(VARIANTS, parts, name=name, why=why, **declared)
 
 
-def part_of(name: str) -> Callable[[C], C]:
-    """Register the decorated class as another part of the fault or variant `name`, which is declared before it."""
-
-    def add(cls: C) -> C:
-        (FAULTS if name in FAULTS else VARIANTS)[name].classes.append(cls)
-        return cls
-
-    return add
+def _declare(known: dict[str, Deviation], parts: Sequence[type], **declared: Any) -> Deviation:
+    made = Deviation(**declared)
+    if known.setdefault(made.name, made) is not made:
+        raise ValueError(f"two deviations are named {made.name}")
+    for part in reversed(parts):
+        made(part)
+    return made
 
 
 class DeviationError(Exception):
@@ -134,10 +136,7 @@ def find(fault_name: str | None, variant_names: Sequence[str] = ()) -> tuple[typ
     return tuple(cls for one in chosen for cls in one.classes)
 
 
-D = TypeVar("D", bound=Deviation)
-
-
-def _named(kind: str, name: str, known: Mapping[str, D]) -> D:
+def _named(kind: str, name: str, known: Mapping[str, Deviation]) -> Deviation:
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, 1)
@@ -147,9 +146,4 @@ def _named(kind: str, name: str, known: Mapping[str, D]) -> D:
 
 def describe_all(what: str) -> list[dict[str, Any]]:
     """All `faults` or all `variants` as JSON objects, sorted by module and place."""
-    known: Mapping[str, Fault | Variant] = FAULTS if what == "faults" else VARIANTS
-    return [
-        {item.name: getattr(one, item.name) for item in fields(one) if item.name != "classes"}
-        | {"overrides": sorted(one.overrides)}
-        for one in known.values()
-    ]
+    return [one.listed() for one in (FAULTS if what == "faults" else VARIANTS).values()]

@@ -1,60 +1,38 @@
 """Faults of the choice in rare situations: an empty pool, a busy or silent subset, a session."""
+# fmt: off
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
+from reference_epp.changes import changed, eligible
 from reference_epp.deviations import WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
 from reference_epp.picker import Decision, Picked, Picker, Request
 from reference_epp.variants.keeping import SessionsStay
 
-
-@fault(
-    "hint-trusted-while-the-pool-is-empty",
-    breaks="EPP-DEST-06",
-    why="While the pool has no ready endpoint, those of the hint are taken for ready.",
-    versions=WITH_SUBSET,
-)
-class HintTrustedWhileThePoolIsEmpty(Picker):
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
-        trusted = sorted(request.subset) if request.subset and not self.pool.endpoints else ()
-        return trusted or super().eligible(request)
-
-
-@fault(
-    "busy-subset-opens",
-    breaks="EPP-SUB-01",
-    why="While all endpoints of the subset are under heavy load, the whole pool is eligible.",
-    also_breaks={"EPP-SUB-08": "so it is for a request without a body"},
-    versions=WITH_SUBSET,
-)
-class BusySubsetOpens(Picker):
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
-        inside = super().eligible(request)
-        return self.pool.endpoints if inside and self.saturated(inside) else inside
+fault("hint-trusted-while-the-pool-is-empty", "EPP-DEST-06",
+      "While the pool has no ready endpoint, those of the hint are taken for ready.",
+      eligible(lambda p, request, found: found if p.pool.endpoints or not request.subset else sorted(request.subset)),
+      versions=WITH_SUBSET)
+fault("busy-subset-opens", "EPP-SUB-01",
+      "While all endpoints of the subset are under heavy load, the whole pool is eligible.",
+      eligible(lambda p, _, found: p.pool.endpoints if found and p.saturated(found) else found),
+      also={"EPP-SUB-08": "so it is for a request without a body"}, versions=WITH_SUBSET)
+fault("silent-subset-opens", "EPP-SUB-01",
+      "If the metrics of the whole subset can't be read, the rest of the pool is eligible.",
+      eligible(lambda p, _, found: found if any(map(p.readings.get, found)) or not found
+               else [*filter(p.readings.get, p.pool.endpoints)] or found),
+      versions=WITH_SUBSET)
+fault("sessions-lead-to-who-left", "EPP-DEST-06",
+      "A session, which a header names, goes on with its pod when that is gone.",
+      changed(SessionsStay, stays=lambda _, c, endpoint: c.subset is None or endpoint in c.subset),
+      versions=WITH_SUBSET)
 
 
-@fault(
-    "silent-subset-opens",
-    breaks="EPP-SUB-01",
-    why="Endpoints whose metrics can't be read are avoided; where the subset has no other, the whole pool is eligible.",
-    versions=WITH_SUBSET,
-)
-class SilentSubsetOpens(Picker):
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
-        inside = super().eligible(request)
-        silent = inside and not any(self.readings.get(one) for one in inside)
-        return [one for one in self.pool.endpoints if self.readings.get(one)] or inside if silent else inside
-
-
-@fault(
-    "list-ends-with-the-hint",
-    breaks="EPP-DEST-06",
-    why="The endpoints after the first are taken from the hint, if the pool ever had them.",
-    versions=WITH_LISTS,
-)
+@fault("list-ends-with-the-hint", "EPP-DEST-06",
+       "The endpoints after the first are taken from the hint, if the pool ever had them.",
+       versions=WITH_LISTS)
 class ListEndsWithTheHint(Picker):
     seen: ClassVar[set[Endpoint]] = set()
 
@@ -65,14 +43,3 @@ class ListEndsWithTheHint(Picker):
             return decision
         first, *_ = decision.endpoints
         return Picked((first, *sorted((request.subset & self.seen) - {first})[:1]))
-
-
-@fault(
-    "sessions-lead-to-who-left",
-    breaks="EPP-DEST-06",
-    why="A session, which a header names, goes on with its pod when that is gone.",
-    versions=WITH_SUBSET,
-)
-class SessionsLeadToWhoLeft(SessionsStay):
-    def stays(self, endpoint: Endpoint) -> bool:
-        return self.subset is None or endpoint in self.subset

@@ -1,27 +1,22 @@
 """Faults of the destination (section Destination Endpoint)."""
-# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+# fmt: off
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+import ipaddress
+from typing import Any, ClassVar
 
 from reference_epp import answers
+from reference_epp.changes import bodyless, changed, destination, namespace, nothing, setting
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, NOT_STEERED, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
-from reference_epp.epp import Action, BodyMode
+from reference_epp.epp import BodyMode
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Decision, Picked, Picker, Request
 
-if TYPE_CHECKING:
-    from ext_proc.messages import CommonResponse, HttpBody, HttpHeaders, ProcessingResponse, Struct
-
 STRANGER = "192.0.2.1:8000"
 """An endpoint of no pool: 192.0.2.0/24 is set aside for documentation."""
-
-# -- header and metadata are there
-
 
 IN_NO_SUBSET = {
     "EPP-SUB-01": "it is in no subset either",
@@ -29,339 +24,235 @@ IN_NO_SUBSET = {
     "EPP-SUB-08": "nor in that of a request without a body",
 }
 
+# -- header and metadata are there
 
-@fault("no-header", breaks="EPP-DEST-01", why="The destination is in the metadata only.")
-class NoHeader(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        pass
+NO_HEADER = changed(Conversation, destination_header=nothing)
+NO_METADATA = changed(Conversation, destination_metadata=nothing)
 
-
-@fault("no-metadata", breaks="EPP-DEST-02", why="The destination is in the header only.")
-class NoMetadata(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        pass
-
-
-@fault(
-    "no-metadata-one-time-in-twenty",
-    breaks="EPP-DEST-02",
-    why="Every twentieth request has its destination in the header only.",
-)
-class NoMetadataSometimes(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        if self.number % 20:
-            super().destination_metadata(metadata, decision)
+fault("no-header", "EPP-DEST-01", "The destination is in the metadata only.", NO_HEADER)
+fault("no-header-on-later-connections", "EPP-DEST-01",
+      "The header is set only for streams of the first connection.",
+      NO_HEADER, when=lambda c: c.connection != 1)
+fault("no-header-after-forty-streams", "EPP-DEST-01",
+      "The header is missing from the forty-first stream on.",
+      NO_HEADER, when=lambda c: c.number > 40)
+fault("no-header-when-buffered", "EPP-DEST-01",
+      "The answer to a buffered body has the metadata but not the header.",
+      NO_HEADER, when=lambda c: c.request_mode is BodyMode.BUFFERED, modes=BUFFERED)
+fault("no-metadata", "EPP-DEST-02", "The destination is in the header only.", NO_METADATA)
+fault("no-metadata-one-time-in-twenty", "EPP-DEST-02",
+      "Every twentieth request has its destination in the header only.",
+      NO_METADATA, when=lambda c: c.number % 20 == 0)
 
 
-@fault(
-    "no-header-on-later-connections",
-    breaks="EPP-DEST-01",
-    why="The header is set only for streams of the first connection.",
-)
-class NoHeaderOnLaterConnections(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        if self.connection == 1:
-            super().destination_header(common, decision)
+def _metadata(write: Any) -> type[Conversation]:
+    """Writes the metadata by `write(conversation, metadata, text)`."""
+    return changed(Conversation, destination_metadata=lambda _, c, metadata, decision: write(
+        c, metadata, c.destination(decision)))
 
 
-@fault(
-    "no-header-after-forty-streams",
-    breaks="EPP-DEST-01",
-    why="The header is missing from the forty-first stream on.",
-)
-class NoHeaderAfterFortyStreams(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        if self.number <= 40:
-            super().destination_header(common, decision)
+def _as_list(c: Any, metadata: Any, text: str) -> None:
+    for one in text.split(","):
+        namespace(c, metadata)[DESTINATION].list_value.values.add(string_value=one)
 
 
-@fault(
-    "no-header-when-buffered",
-    breaks="EPP-DEST-01",
-    why="The answer to a buffered body has the metadata but not the header.",
-    modes=BUFFERED,
-)
-class NoHeaderWhenBuffered(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        if self.request_mode is not BodyMode.BUFFERED:
-            super().destination_header(common, decision)
+def _flat(_: Any, metadata: Any, text: str) -> None:
+    metadata.fields[DESTINATION].string_value = text
 
 
-@fault(
-    "metadata-as-list",
-    breaks="EPP-DEST-02",
-    why="The metadata entry is a list value of strings, not one string.",
-)
-class MetadataAsList(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        values = metadata.fields[self.epp.metadata_namespace].struct_value.fields[DESTINATION].list_value.values
-        for endpoint in self.destination(decision).split(","):
-            values.add().string_value = endpoint
+def _elsewhere(_: Any, metadata: Any, text: str) -> None:
+    metadata.fields["envoy.lb.destination"].struct_value.fields[DESTINATION].string_value = text
 
 
-@fault(
-    "metadata-flat",
-    breaks="EPP-DEST-03",
-    why="The metadata entry is at the top, not inside a namespace.",
-)
-class MetadataFlat(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        metadata.fields[DESTINATION].string_value = self.destination(decision)
+def _as_text(c: Any, metadata: Any, text: str) -> None:
+    metadata.fields[c.epp.metadata_namespace].string_value = f"{DESTINATION}={text}"
 
 
-@fault("metadata-in-other-namespace", breaks="EPP-DEST-03", why="The metadata's namespace is not `envoy.lb`.")
-class MetadataInOtherNamespace(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        fields = metadata.fields["envoy.lb.destination"].struct_value.fields
-        fields[DESTINATION].string_value = self.destination(decision)
-
+fault("metadata-as-list", "EPP-DEST-02",
+      "The metadata entry is a list value of strings, not one string.", _metadata(_as_list))
+fault("metadata-flat", "EPP-DEST-03",
+      "The metadata entry is at the top, not inside a namespace.", _metadata(_flat))
+fault("metadata-in-other-namespace", "EPP-DEST-03",
+      "The metadata's namespace is not `envoy.lb`.", _metadata(_elsewhere))
+fault("namespace-is-no-struct", "ENV-14",
+      "The metadata namespace holds the endpoint as a string, which Envoy reads as an empty struct.",
+      _metadata(_as_text), also={"EPP-DEST-02": "there is no entry in the namespace"})
 
 # -- the value's form
 
 
-@fault(
-    "host-name-for-address",
-    breaks="EPP-DEST-04",
-    why="Requests without a body take another code path, which gives a host name where the text wants an IP address.",
-)
-class HostNameForAddress(Conversation):
-    def destination(self, decision: Picked) -> str:
-        return super().destination(decision) if self.body else f"localhost:{decision.endpoints[0].port}"
+def _exploded(_: Any, text: str, decision: Picked) -> str:
+    for one in decision.endpoints:
+        if ":" in one.ip:
+            text = text.replace(one.ip, ipaddress.ip_address(one.ip).exploded)
+    return text
 
 
-@fault(
-    "no-port",
-    breaks="EPP-DEST-04",
-    why="The endpoints of a list after its first have no port.",
-    versions=WITH_LISTS,
-)
-class NoPort(Conversation):
-    def destination(self, decision: Picked) -> str:
-        first, *rest = decision.endpoints
-        return ",".join([first.text, *(endpoint.ip for endpoint in rest)])
+BARE_IPV6 = destination(lambda _, text, __: text.replace("[", "").replace("]", ""))
 
-
-@fault("scheme-prefix", breaks="EPP-DEST-04", why="The endpoint is written as a URL.")
-class SchemePrefix(Conversation):
-    def destination(self, decision: Picked) -> str:
-        return f"http://{super().destination(decision)}"
-
-
-@fault(
-    "trailing-comma",
-    breaks="EPP-DEST-04",
-    why="A comma follows the last endpoint, so that the list has an empty item.",
-)
-class TrailingComma(Conversation):
-    def destination(self, decision: Picked) -> str:
-        return f"{super().destination(decision)},"
-
-
-@fault(
-    "tabs-in-the-list",
-    breaks="EPP-DEST-04",
-    why="Tabs follow the commas of a list: most readers trim them, the grammar has none.",
-    versions=WITH_LISTS,
-    effect="warn",
-    noted={"EPP-DEST-11": "\\t"},
-)
-class TabsInTheList(Conversation):
-    def destination(self, decision: Picked) -> str:
-        return super().destination(decision).replace(",", ",\t")
-
-
-@fault(
-    "list-where-one-is-due",
-    breaks="EPP-DEST-04",
-    why="Two endpoints are listed in a version whose format is one `ip:port`.",
-    versions=("0.2.0", "0.3.0"),
-)
-class ListWhereOneIsDue(Conversation):
-    def destination(self, decision: Picked) -> str:
-        return ",".join(endpoint.text for endpoint in decision.endpoints)
-
-
-@fault("ipv6-without-brackets", breaks="EPP-DEST-04", why="An IPv6 endpoint is address, colon and port, run together.")
-class Ipv6WithoutBrackets(Conversation):
-    def destination(self, decision: Picked) -> str:
-        return super().destination(decision).replace("[", "").replace("]", "")
-
-
-@fault(
-    "ipv6-without-brackets-for-bodyless",
-    breaks="EPP-DEST-04",
-    why="Requests without a body take another code path, which forgets the brackets.",
-)
-class Ipv6WithoutBracketsForBodyless(Conversation):
-    def destination(self, decision: Picked) -> str:
-        text = super().destination(decision)
-        return text if self.body else text.replace("[", "").replace("]", "")
-
+fault("host-name-for-address", "EPP-DEST-04",
+      "Requests without a body get a host name where the text wants an IP address.",
+      destination(lambda _, __, decision: f"localhost:{decision.endpoints[0].port}"), when=lambda c: not c.body)
+fault("no-port", "EPP-DEST-04",
+      "The endpoints of a list after its first have no port.",
+      destination(lambda _, __, decision: ",".join(
+          [decision.endpoints[0].text, *(one.ip for one in decision.endpoints[1:])])),
+      versions=WITH_LISTS)
+fault("scheme-prefix", "EPP-DEST-04",
+      "The endpoint is written as a URL.", destination(lambda _, text, __: f"http://{text}"))
+fault("trailing-comma", "EPP-DEST-04",
+      "A comma follows the last endpoint, so that the list has an empty item.",
+      destination(lambda _, text, __: f"{text},"))
+fault("tabs-in-the-list", "EPP-DEST-04",
+      "Tabs follow the commas of a list: most readers trim them, the grammar has none.",
+      destination(lambda _, text, __: text.replace(",", ",\t")),
+      versions=WITH_LISTS, effect="warn", noted={"EPP-DEST-11": "\\t"})
+fault("list-where-one-is-due", "EPP-DEST-04",
+      "Two endpoints are listed in a version whose format is one `ip:port`.",
+      destination(lambda _, __, decision: ",".join(one.text for one in decision.endpoints)),
+      versions=("0.2.0", "0.3.0"))
+fault("ipv6-without-brackets", "EPP-DEST-04",
+      "An IPv6 endpoint is address, colon and port, run together.", BARE_IPV6)
+fault("ipv6-without-brackets-for-bodyless", "EPP-DEST-04",
+      "Requests without a body get IPv6 endpoints without brackets.", BARE_IPV6, when=lambda c: not c.body)
+fault("ipv6-written-out", "EPP-DEST-04",
+      "IPv6 addresses are written with all of their digits, by which Envoy finds no host.",
+      destination(_exploded), effect="warn")
+fault("endpoint-listed-twice", "EPP-DEST-04",
+      "The first endpoint of a list is its last one, too.",
+      destination(lambda _, text, decision: f"{text},{decision.endpoints[0]}"), versions=WITH_LISTS, effect="warn")
 
 # -- header and metadata agree
 
 
-@fault("metadata-differs", breaks="EPP-DEST-05", why="The metadata names another endpoint than the header.")
-class MetadataDiffers(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        super().destination_metadata(metadata, Picked(decision.endpoints[::-1]))
+def _set_twice(up: Any, _: Any, common: Any, decision: Picked) -> None:
+    up(common, decision)
+    up(common, Picked(decision.endpoints[::-1]))
 
 
-@fault(
-    "metadata-has-only-the-first",
-    breaks="EPP-DEST-05",
-    why="The header has the list, the metadata only its first endpoint.",
-    versions=WITH_LISTS,
-)
-class MetadataHasOnlyTheFirst(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        super().destination_metadata(metadata, Picked(decision.endpoints[:1]))
+def _set_before(up: Any, _: Any, common: Any, decision: Picked) -> None:
+    if len(decision.endpoints) > 1:
+        up(common, Picked(decision.endpoints[::-1]))
+    up(common, decision)
 
 
-@fault(
-    "header-set-twice",
-    breaks="EPP-DEST-05",
-    why="The header is set twice, the second time to another endpoint than the metadata has.",
-)
-class HeaderSetTwice(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+def _clients(c: Any, _: Any) -> dict[str, bytes]:
+    return {DESTINATION: c.headers[DESTINATION]} if DESTINATION in c.headers else {}
+
+
+fault("metadata-differs", "EPP-DEST-05",
+      "The metadata names another endpoint than the header.",
+      changed(Conversation, destination_metadata=lambda up, _, metadata, decision: up(
+          metadata, Picked(decision.endpoints[::-1]))))
+fault("metadata-has-only-the-first", "EPP-DEST-05",
+      "The header has the list, the metadata only its first endpoint.",
+      changed(Conversation, destination_metadata=lambda up, _, metadata, decision: up(
+          metadata, Picked(decision.endpoints[:1]))), versions=WITH_LISTS)
+fault("header-set-twice", "EPP-DEST-05",
+      "The header is set twice, the second time to another endpoint than the metadata has.",
+      changed(Conversation, destination_header=_set_twice))
+fault("header-set-before", "EPP-DEST-05",
+      "The header is set twice, and only the second time to the endpoint that the metadata has.",
+      changed(Conversation, destination_header=_set_before))
+fault("client-header-wins", "EPP-DEST-05",
+      "The client's destination header is set again after our own: the client steers itself.",
+      setting(_clients))
+fault("client-steers-chat", "EPP-DEST-05",
+      "The client's destination header is set again after our own for /v1/chat/completions.",
+      setting(_clients), when=lambda c: c.headers.get(":path") == b"/v1/chat/completions")
+
+
+@fault("client-steers-in-the-older-field", "EPP-DEST-05",
+       "The client's destination is set again if it came in `value` instead of `raw_value`.")
+class ClientSteersInTheOlderField(Conversation):
+    older = b""
+
+    def on_request_headers(self, headers: Any) -> Any:
+        self.older = b"".join(one.value.encode() for one in headers.headers.headers if one.key == DESTINATION)
+        return super().on_request_headers(headers)
+
+    def destination_header(self, common: Any, decision: Picked) -> None:
         super().destination_header(common, decision)
-        super().destination_header(common, Picked(decision.endpoints[::-1]))
-
-
-@fault(
-    "client-header-wins",
-    breaks="EPP-DEST-05",
-    why="The client's headers are set again after our own, and its destination header with them: it steers itself.",
-)
-class ClientHeaderWins(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        super().destination_header(common, decision)
-        if DESTINATION in self.headers:
-            answers.set_header(common.header_mutation, DESTINATION, self.headers[DESTINATION])
+        if self.older:
+            answers.set_header(common.header_mutation, DESTINATION, self.older)
 
 
 # -- only what the pool has
 
+fault("stranger-in-list", "EPP-DEST-06",
+      "The last endpoint of the list is not in the pool; the first one is.",
+      destination(lambda _, __, decision: f"{decision.endpoints[0]},{STRANGER}"),
+      also=IN_NO_SUBSET, versions=WITH_LISTS)
+fault("stranger-one-time-in-twenty", "EPP-DEST-06",
+      "Every twentieth request is sent to an endpoint that is not in the pool.",
+      destination(lambda *_: STRANGER), when=lambda c: c.number % 20 == 0,
+      also=IN_NO_SUBSET, versions=WITH_SUBSET)
 
-@fault(
-    "removed-endpoint-kept",
-    breaks="EPP-DEST-06",
-    why="Endpoints that have left the pool are picked, even before those that are in it.",
-    versions=WITH_SUBSET,
-)
+
+@fault("removed-endpoint-kept", "EPP-DEST-06",
+       "Endpoints that have left the pool are picked, even before those that are in it.",
+       versions=WITH_SUBSET)
 class RemovedEndpointKept(Picker):
     seen: dict[Endpoint, None]
 
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
+    def eligible(self, request: Request) -> Any:
         self.seen = getattr(self, "seen", {}) | dict.fromkeys(self.pool.endpoints)
         return super().eligible(request)
 
-    def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
-        gone = [endpoint for endpoint in self.seen if endpoint not in self.pool.endpoints]
+    def rank(self, candidates: Any, request: Request) -> list[Endpoint]:
+        gone = [one for one in self.seen if one not in self.pool.endpoints]
         if request.subset is not None:
-            gone = [endpoint for endpoint in gone if endpoint in request.subset]
+            gone = [one for one in gone if one in request.subset]
         return [*gone, *super().rank(candidates, request)]
-
-
-@fault(
-    "stranger-in-list",
-    breaks="EPP-DEST-06",
-    why="The last endpoint of the list is not in the pool; the first one is.",
-    also_breaks=IN_NO_SUBSET,
-    versions=WITH_LISTS,
-)
-class StrangerInList(Conversation):
-    def destination(self, decision: Picked) -> str:
-        return f"{decision.endpoints[0]},{STRANGER}"
-
-
-@fault(
-    "stranger-one-time-in-twenty",
-    breaks="EPP-DEST-06",
-    why="Every twentieth request is sent to an endpoint that is not in the pool.",
-    also_breaks=IN_NO_SUBSET,
-    versions=WITH_SUBSET,
-)
-class StrangerSometimes(Conversation):
-    def destination(self, decision: Picked) -> str:
-        return super().destination(decision) if self.number % 20 else STRANGER
 
 
 # -- for each request
 
 
-@fault(
-    "bodyless-unsteered",
-    breaks="EPP-DEST-07",
-    why="A request without a body is let go without an endpoint.",
-)
-class BodylessUnsteered(Conversation):
-    bodyless = False
-
-    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        self.bodyless = headers.end_of_stream
-        return super().on_request_headers(headers)
-
-    def steer(self, answer: ProcessingResponse, common: CommonResponse, decision: Picked) -> None:
-        if not self.bodyless:
-            super().steer(answer, common, decision)
+def _non_json(up: Any, c: Any, body: Any) -> Any:
+    actions = list(up(body))
+    text = b"".join(c.body).strip()
+    return [] if body.end_of_stream and text and text[:1] not in b"{[" else actions
 
 
-@fault(
-    "other-paths-unsteered",
-    breaks="EPP-DEST-07",
-    why="A request for another path than those of the inference API is let go without an endpoint.",
-    also_breaks=NOT_STEERED,
-)
-class OtherPathsUnsteered(Conversation):
-    def steer(self, answer: ProcessingResponse, common: CommonResponse, decision: Picked) -> None:
-        if self.headers.get(":path", b"").endswith(b"completions"):
-            super().steer(answer, common, decision)
+UNSTEERED = changed(Conversation, steer=nothing)
+
+fault("bodyless-unsteered", "EPP-DEST-07",
+      "A request without a body is let go without an endpoint.",
+      UNSTEERED, when=bodyless)
+fault("other-paths-unsteered", "EPP-DEST-07",
+      "A request for another path than those of the inference API is let go without an endpoint.",
+      UNSTEERED, when=lambda c: not c.headers.get(":path", b"").endswith(b"completions"), also=NOT_STEERED)
+fault("non-json-unanswered", "EPP-DEST-07",
+      "A request whose body is not JSON is never answered.",
+      changed(Conversation, on_request_body=_non_json),
+      also=SILENT
+      | {"EPP-SUB-02": "nor is it where the subset leaves no endpoint", "EPP-SUB-03": "nor for an empty one"})
+
+# -- afterwards
 
 
-@fault(
-    "non-json-unanswered",
-    breaks="EPP-DEST-07",
-    why="A request whose body is not JSON is never answered.",
-    also_breaks=SILENT
-    | {"EPP-SUB-02": "nor is it where the subset leaves no endpoint", "EPP-SUB-03": "nor for an empty one"},
-)
-class NonJsonUnanswered(Conversation):
-    def on_request_body(self, body: HttpBody) -> Iterable[Action]:
-        actions = list(super().on_request_body(body))
-        text = b"".join(self.body).strip()
-        return [] if body.end_of_stream and text and text[:1] not in b"{[" else actions
+def _another_with_the_response(_: Any, c: Any, __: Any) -> list[Any]:
+    answer, _ = answers.headers_answer("response")
+    if isinstance(c.decision, Picked):
+        c.destination_metadata(answer.dynamic_metadata, Picked(c.decision.endpoints[::-1]))
+    return [answer]
 
 
-@fault(
-    "destination-changes-later",
-    breaks="EPP-DEST-08",
-    why="The answer to the response's headers says another destination than the one that the request went to.",
-    effect="warn",
-    also_breaks={"RAR-OUT-05": "an EPP with a reporter must leave the destination as it is there"},
-)
-class DestinationChangesLater(Conversation):
-    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        answer, _ = answers.headers_answer("response")
-        if isinstance(self.decision, Picked):
-            self.destination_metadata(answer.dynamic_metadata, Picked(self.decision.endpoints[::-1]))
-        return [answer]
+fault("destination-changes-later", "EPP-DEST-08",
+      "The answer to the response's headers says another destination than the request went to.",
+      changed(Conversation, on_response_headers=_another_with_the_response), effect="warn",
+      also={"RAR-OUT-05": "an EPP with a reporter must leave the destination as it is there"})
 
 
-@fault(
-    "previous-destination",
-    breaks="EPP-DEST-10",
-    why="A request gets the endpoint that was picked for the request before it on the same connection.",
-    also_breaks={
-        "EPP-SUB-01": "the earlier pick may be outside this request's subset",
-        "EPP-SUB-06": "so it is on another port of the pod",
-        "EPP-SUB-07": "so it is for IPv6 endpoints",
-        "EPP-SUB-08": "so it is for a request without a body",
-        "EPP-DEST-06": "the earlier pick may have left the pool",
-    },
-    versions=WITH_SUBSET,
-)
+@fault("previous-destination", "EPP-DEST-10",
+       "A request gets the endpoint of the request before it on the same connection.",
+       also={"EPP-SUB-01": "the earlier pick may be outside this request's subset",
+             "EPP-SUB-06": "so it is on another port of the pod",
+             "EPP-SUB-07": "so it is for IPv6 endpoints",
+             "EPP-SUB-08": "so it is for a request without a body",
+             "EPP-DEST-06": "the earlier pick may have left the pool"},
+       versions=WITH_SUBSET)
 class PreviousDestination(Conversation):
     previous: ClassVar[dict[int, Picked]] = {}
 

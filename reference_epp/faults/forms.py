@@ -1,68 +1,58 @@
-"""Faults of what looks into JSON bodies: right for the usual form of a prompt or of messages, wrong for others."""
+"""Faults of reading JSON bodies: right for the usual form of a request, wrong for others."""
+# fmt: off
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from typing import Any
 
-from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import FULL_DUPLEX, fault
-from reference_epp.epp import Action, Close
+from reference_epp.changes import changed, closing, json_object, refusing
+from reference_epp.conversation import BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE, Conversation
+from reference_epp.deviations import FULL_DUPLEX, WHOLE_BODY, fault
 from reference_epp.faults.paths import NOT_503
-from reference_epp.picker import Decision, Refused
-from reference_epp.service import INTERNAL
+from reference_epp.picker import Decision
 
 
-class LooksAtForms(Conversation):
-    """Looks at the prompt or the messages of a JSON body."""
-
-    def field(self, body: bytes, name: str) -> object:
-        """The value of a field of the body, None if there is none."""
-        try:
-            value = json.loads(body)
-        except (ValueError, RecursionError):
-            return None
-        return value.get(name) if isinstance(value, dict) else None
+def _cut_prompt(up: Any, _: Any, body: bytes) -> Decision:
+    prompt = json_object(body).get("prompt")
+    if isinstance(prompt, str):
+        prompt.encode()[:512].decode()
+    decision: Decision = up(body)
+    return decision
 
 
-@fault(
-    "prompt-cut-inside-a-character",
-    breaks="ENV-16",
-    why="A prompt is cut after 512 bytes, as for a line of a log; inside a character that raises, and the stream ends.",
-    also_breaks={"EPP-DEST-01": "so it is without an endpoint"},
-    modes=("full-duplex", "buffered"),
-)
-class PromptCutInsideACharacter(LooksAtForms):
-    def choose(self, body: bytes) -> Decision:
-        prompt = self.field(body, "prompt")
-        if isinstance(prompt, str):
-            prompt.encode()[:512].decode()
-        return super().choose(body)
+def _has_parts(_: Any, body: bytes) -> bool:
+    messages = json_object(body).get("messages")
+    return isinstance(messages, list) and not all(isinstance(one.get("content"), str) for one in messages)
 
 
-@fault(
-    "content-parts-refused",
-    breaks="EPP-DEST-01",
-    why="A chat request of which a message has no plain text as its content is answered with 400.",
-    also_breaks=NOT_503,
-    modes=("full-duplex", "buffered"),
-)
-class ContentPartsRefused(LooksAtForms):
-    def choose(self, body: bytes) -> Decision:
-        messages = self.field(body, "messages")
-        plain = not isinstance(messages, list) or all(isinstance(one.get("content"), str) for one in messages)
-        return super().choose(body) if plain else Refused(BAD_REQUEST, "content is no string")
+def _media_type(c: Any) -> bytes:
+    kind: bytes = c.headers.get("content-type", b"").partition(b";")[0]
+    return kind
 
 
-@fault(
-    "prompt-lists-end-the-stream",
-    breaks="ENV-16",
-    why="A request whose prompt is a list has its stream ended with a gRPC error.",
-    also_breaks={"EPP-DEST-07": "the request gets no endpoint", "EPP-ERR-04": "and no ImmediateResponse"},
-    modes=FULL_DUPLEX,
-)
-class PromptListsEndTheStream(LooksAtForms):
-    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
-        if isinstance(self.field(b"".join(self.body), "prompt"), list):
-            return [Close(INTERNAL, "prompt is no string")]
-        return super().release_with_body(end_of_stream=end_of_stream)
+fault("prompt-cut-inside-a-character", "ENV-16",
+      "A prompt is cut after 512 bytes for the log; inside a character that ends the stream.",
+      changed(Conversation, choose=_cut_prompt),
+      also={"EPP-DEST-01": "so it is without an endpoint"}, modes=WHOLE_BODY)
+fault("content-parts-refused", "EPP-DEST-01",
+      "A chat request of which a message has no plain text as its content is answered with 400.",
+      refusing(BAD_REQUEST, _has_parts), also=NOT_503, modes=WHOLE_BODY)
+fault("prompt-lists-end-the-stream", "ENV-16",
+      "A request whose prompt is a list has its stream ended with a gRPC error.",
+      changed(Conversation, release_with_body=closing),
+      when=lambda c: isinstance(json_object(b"".join(c.body)).get("prompt"), list),
+      also={"EPP-DEST-07": "the request gets no endpoint", "EPP-ERR-04": "and no ImmediateResponse"},
+      modes=FULL_DUPLEX)
+
+# -- the same value, written in another way
+
+fault("json-needs-its-blanks", "EPP-DEST-01",
+      "The model is looked for as text with a blank after the colon: JSON without it gets 400.",
+      refusing(BAD_REQUEST, lambda _, body: b'"model":' in body and b'"model": ' not in body), modes=WHOLE_BODY)
+fault("json-between-lines-refused", "EPP-DEST-01",
+      "JSON with line breaks around it gets 400: its first byte and its last one are no braces.",
+      refusing(BAD_REQUEST, lambda _, body: body.strip() != body and body.strip().startswith(b"{")),
+      modes=WHOLE_BODY)
+fault("types-in-capitals-refused", "EPP-DEST-01",
+      "The media type is compared to the letter: one that is written with capitals gets 415.",
+      refusing(UNSUPPORTED_MEDIA_TYPE, lambda c, _: _media_type(c) != _media_type(c).lower()))

@@ -1,102 +1,66 @@
 """Faults in what the EPP makes of the report of the endpoint that served."""
-# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+# fmt: off
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
+from reference_epp.changes import changed, closing
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import DEAD, ENDED, SILENT, WITH_SERVED, fault, part_of
-from reference_epp.endpoints import Endpoint, parse_endpoint
-from reference_epp.epp import Action, Close
+from reference_epp.deviations import DEAD, ENDED, SILENT, WITH_SERVED, fault
+from reference_epp.endpoints import parse_endpoint
 from reference_epp.names import SERVED
-from reference_epp.picker import Picked, Picker, Request
-from reference_epp.service import INTERNAL
-
-if TYPE_CHECKING:
-    from ext_proc.messages import Metadata, Value
+from reference_epp.picker import Picked, Picker
 
 
-class LooksAtServed(Conversation):
-    """Does something rash about the served endpoint."""
+class _LooksAtServed(Conversation):
+    """Answers with `answer` after the report of an endpoint for which `look` is true."""
 
-    end: Close | None = None
-    deaf = False
+    answer: Any = ()
+    looked = False
 
-    def note_served(self, metadata: Metadata) -> None:
+    def note_served(self, metadata: Any) -> None:
         namespace = self.epp.metadata_namespace
         if namespace in metadata.filter_metadata and SERVED in metadata.filter_metadata[namespace].fields:
-            self.look(metadata.filter_metadata[namespace].fields[SERVED])
+            self.looked = self.look(metadata.filter_metadata[namespace].fields[SERVED])
         super().note_served(metadata)
 
-    def look(self, value: Value) -> None:
+    def look(self, _: Any) -> bool:
         """Look at the value that the data plane reported."""
+        return False
 
-    def emit(self, actions: list[Action]) -> list[Action]:
-        if self.end is not None:
-            return [self.end]
-        return [] if self.deaf else super().emit(actions)
-
-
-@fault(
-    "odd-served-is-fatal",
-    breaks="EPP-SRVD-01",
-    why="A served endpoint that is no string ends the process.",
-    also_breaks=DEAD,
-    versions=WITH_SERVED,
-)
-class OddServedIsFatal(LooksAtServed):
-    def look(self, value: Value) -> None:
-        if value.WhichOneof("kind") != "string_value":
-            os._exit(70)
+    def emit(self, actions: Any) -> Any:
+        return list(self.answer) if self.looked else super().emit(actions)
 
 
-@fault(
-    "unknown-served-unanswered",
-    breaks="EPP-SRVD-01",
-    why="A response served by an endpoint that is not in the pool is never answered.",
-    also_breaks=SILENT,
-    versions=WITH_SERVED,
-)
-class UnknownServedUnanswered(LooksAtServed):
-    def look(self, value: Value) -> None:
-        try:
-            served = parse_endpoint(value.string_value)
-        except ValueError:
-            return
-        self.deaf = served not in self.epp.picker.pool.endpoints
+def _unknown(_: Any, c: Any, value: Any) -> bool:
+    try:
+        return parse_endpoint(value.string_value) not in c.epp.picker.pool.endpoints
+    except ValueError:
+        return False
 
 
-@fault(
-    "other-served-is-an-error",
-    breaks="EPP-SRVD-01",
-    why="A response served by another endpoint than the first of the list ends the stream with a gRPC error.",
-    also_breaks=ENDED,
-    versions=WITH_SERVED,
-)
-class OtherServedIsAnError(LooksAtServed):
-    def look(self, value: Value) -> None:
-        first = self.decision.endpoints[0].text if isinstance(self.decision, Picked) else None
-        if value.WhichOneof("kind") == "string_value" and first not in (None, value.string_value):
-            self.end = Close(INTERNAL, "served by another endpoint")
+def _another(_: Any, c: Any, value: Any) -> bool:
+    first = c.decision.endpoints[0].text if isinstance(c.decision, Picked) else None
+    return value.WhichOneof("kind") == "string_value" and first not in (None, value.string_value)
 
 
-@fault(
-    "another-pod-served-is-an-error",
-    breaks="EPP-SRVD-01",
-    why="The first pod is picked, and no other; a response served by another one of the pool ends the stream.",
-    also_breaks=ENDED,
-    versions=WITH_SERVED,
-)
-class AnotherPodServedIsAnError(OtherServedIsAnError):
-    def look(self, value: Value) -> None:
-        if value.string_value in {one.text for one in self.epp.picker.pool.endpoints}:
-            super().look(value)
+def _another_pod(_: Any, c: Any, value: Any) -> bool:
+    return value.string_value in {one.text for one in c.epp.picker.pool.endpoints} and _another(_, c, value)
 
 
-@part_of("another-pod-served-is-an-error")
-class PicksTheFirst(Picker):
-    def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
-        return list(candidates[:1])
+fault("odd-served-is-fatal", "EPP-SRVD-01",
+      "A served endpoint that is no string ends the process.",
+      changed(_LooksAtServed, look=lambda _, __, value: value.WhichOneof("kind") != "string_value" and os._exit(70)),
+      also=DEAD, versions=WITH_SERVED)
+fault("unknown-served-unanswered", "EPP-SRVD-01",
+      "A response served by an endpoint that is not in the pool is never answered.",
+      changed(_LooksAtServed, look=_unknown), also=SILENT, versions=WITH_SERVED)
+fault("other-served-is-an-error", "EPP-SRVD-01",
+      "A response served by another endpoint than the first of the list ends the stream with a gRPC error.",
+      changed(_LooksAtServed, answer=closing(), look=_another), also=ENDED, versions=WITH_SERVED)
+fault("another-pod-served-is-an-error", "EPP-SRVD-01",
+      "Only the first pod is picked; a response served by another one of the pool ends the stream.",
+      changed(_LooksAtServed, answer=closing(), look=_another_pod),
+      changed(Picker, rank=lambda _, __, candidates, ___: list(candidates[:1])), also=ENDED, versions=WITH_SERVED)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class Report:
     """Follows one response from its headers to its end."""
 
+    reader_type: type[UsageReader] = UsageReader
+
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
         self.reader: UsageReader | None = None
@@ -36,7 +38,7 @@ class Report:
         """What reads the body of a response with these headers."""
         values = {entry.key.lower(): entry.raw_value or entry.value.encode() for entry in headers.headers.headers}
         names = (":status", "content-type", "content-encoding")
-        return UsageReader(*(values.get(name, b"").decode("latin-1") for name in names))
+        return self.reader_type(*(values.get(name, b"").decode("latin-1") for name in names))
 
     def piece(self, actions: Sequence[Any], *, last: bool) -> None:
         """A piece of the body was taken in; the last of its answers carries the values if the response ends here."""

@@ -1,5 +1,7 @@
 """Conforming variants: EPPs that keep the protocol in another way. Importing this package declares them all."""
 
-from reference_epp.variants import answering, choosing, events, keeping, reading, refusing, reporter, streaming, workers
+import importlib
+import pkgutil
 
-__all__ = ["answering", "choosing", "events", "keeping", "reading", "refusing", "reporter", "streaming", "workers"]
+for _module in sorted(one.name for one in pkgutil.iter_modules(__path__)):
+    importlib.import_module(f"{__name__}.{_module}")

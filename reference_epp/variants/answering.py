@@ -1,26 +1,21 @@
 """Variants whose answers say the same in other words, or more than is asked for."""
-# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+# fmt: off
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ext_proc.messages import CommonResponse, HealthCheckResponse, ProcessingResponse
-from ext_proc.server import ServedStream
 from reference_epp import answers
+from reference_epp.changes import adding_metadata, changed, emitting, setting
 from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
+from reference_epp.deviations import ALL, BUFFERED, NEXT, PLAIN_BODY, WITH_LISTS, variant
 from reference_epp.endpoints import Pool
-from reference_epp.epp import Action, Close
 from reference_epp.health import NOT_SERVING, SERVING, Health
 from reference_epp.names import DESTINATION, EXT_PROC_SERVICE, FALLBACK, LIVENESS, READINESS
-from reference_epp.picker import Decision, Picked, Refused
-
-if TYPE_CHECKING:
-    from ext_proc.messages import HttpHeaders, Metadata, ProcessingRequest, Struct
+from reference_epp.picker import Picked, Refused
 
 UNIMPLEMENTED = 12
 
@@ -30,69 +25,56 @@ LATER = {"": 0.1, READINESS: 0.1, EXT_PROC_SERVICE: 0.5}
 BEFORE_THE_BODY = tuple(version for version in ALL if version not in ("0.3.0", "0.4.0"))
 """Versions in which the choice need not wait for the body: it does not depend on the model."""
 
-
-@variant(
-    "route-cache-kept",
-    why="`clear_route_cache` is false: a matter of the data plane's routes.",
-    noted={"ENV-25": "clear_route_cache is not set"},
-)
-class RouteCacheKept(Conversation):
-    def steer(self, answer: ProcessingResponse, common: CommonResponse, decision: Picked) -> None:
-        super().steer(answer, common, decision)
-        common.clear_route_cache = False
+# -- metadata
 
 
-@variant("extra-namespaces", why="The metadata has a namespace more, with values of all kinds.")
-class ExtraNamespaces(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        super().destination_metadata(metadata, decision)
-        extra = metadata.fields["reference-epp.debug"].struct_value.fields
-        extra["stream"].number_value = self.number
-        extra["candidates"].list_value.values.add().string_value = decision.endpoints[0].text
-        extra["note"].struct_value.fields["empty"].null_value = 0
+def _extra_namespaces(up: Any, c: Any, metadata: Any, decision: Picked) -> None:
+    up(metadata, decision)
+    extra = metadata.fields["reference-epp.debug"].struct_value.fields
+    extra["stream"].number_value = c.number
+    extra["candidates"].list_value.values.add().string_value = decision.endpoints[0].text
+    extra["note"].struct_value.fields["empty"].null_value = 0
 
 
-@variant(
-    "scores-as-text",
-    why="Scores are given beside the destination, as text: they inform, and no data plane picks by them.",
-    versions=("next",),
-    noted={"EPP-DEST-12": "it is a string"},
-)
-class ScoresAsText(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        super().destination_metadata(metadata, decision)
-        fields = metadata.fields[self.epp.metadata_namespace].struct_value.fields
-        fields["x-gateway-destination-endpoint-scores"].string_value = "1.0"
+def _scores(_: Any, fields: Any, __: Picked) -> None:
+    fields["x-gateway-destination-endpoint-scores"].string_value = "1.0"
 
 
-@variant("extra-keys", why="The destination's namespace has keys more.")
-class ExtraKeys(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        super().destination_metadata(metadata, decision)
-        fields = metadata.fields[self.epp.metadata_namespace].struct_value.fields
-        fields["x-example-queue-position"].number_value = 7
+def _extra_key(_: Any, fields: Any, __: Picked) -> None:
+    fields["x-example-queue-position"].number_value = 7
 
 
-@variant("repeats-metadata", why="Every later answer repeats the same metadata.")
-class RepeatsMetadata(Conversation):
-    def emit(self, actions: list[Action]) -> list[Action]:
-        if isinstance(self.decision, Picked):
-            for action in actions:
-                if isinstance(action, ProcessingResponse) and not action.HasField("dynamic_metadata"):
-                    self.destination_metadata(action.dynamic_metadata, self.decision)
-        return actions
+def _fallback(_: Any, fields: Any, decision: Picked) -> None:
+    fields[FALLBACK].string_value = decision.endpoints[-1].text
 
 
-@variant(
-    "metadata-before-the-header",
-    why="In BUFFERED mode the metadata comes with the answer to the headers, the header with that to the body.",
-    versions=BEFORE_THE_BODY,
-    modes=BUFFERED,
-)
+def _repeated(c: Any, answer: Any) -> None:
+    if isinstance(c.decision, Picked) and not answer.HasField("dynamic_metadata"):
+        c.destination_metadata(answer.dynamic_metadata, c.decision)
+
+
+variant("extra-namespaces",
+        "The metadata has a namespace more, with values of all kinds.",
+        changed(Conversation, destination_metadata=_extra_namespaces))
+variant("scores-as-text",
+        "Scores are given beside the destination, as text: they inform, and no data plane picks by them.",
+        adding_metadata(_scores), versions=NEXT, noted={"EPP-DEST-12": "it is a string"})
+variant("extra-keys",
+        "The destination's namespace has keys more.", adding_metadata(_extra_key))
+variant("keeps-the-fallback-key",
+        "The fallback key of 0.3.0 is there besides the list: nothing reads it, and nothing forbids it.",
+        adding_metadata(_fallback), versions=WITH_LISTS, noted={"EPP-FB-02": "the fallback key is there"})
+variant("repeats-metadata",
+        "Every later answer repeats the same metadata.", emitting(_repeated))
+
+
+@variant("metadata-before-the-header",
+         "In BUFFERED mode the metadata comes with the answer to the headers, the header with that to the body.",
+         versions=BEFORE_THE_BODY, modes=BUFFERED)
 class MetadataBeforeTheHeader(Conversation):
     chosen: Picked | None = None
 
-    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+    def on_request_headers(self, headers: Any) -> Any:
         actions = list(super().on_request_headers(headers))
         if self.held and actions and isinstance(actions[0], ProcessingResponse):
             decision = self.decide()
@@ -103,7 +85,7 @@ class MetadataBeforeTheHeader(Conversation):
             self.destination_metadata(actions[0].dynamic_metadata, decision)
         return actions
 
-    def release_on_body(self) -> Iterable[Action]:
+    def release_on_body(self) -> Any:
         if self.chosen is None:
             return super().release_on_body()
         self.held = False
@@ -112,21 +94,49 @@ class MetadataBeforeTheHeader(Conversation):
         return [answer]
 
 
-@variant(
-    "asks-for-no-body",
-    why="The answer to the headers asks for no body (CONTINUE_AND_REPLACE, and none to replace it with): the data "
-    "plane lets the body go, and shows no more of it. Not so of one that says it sends bodies without waiting.",
-    versions=BEFORE_THE_BODY,
-    modes=("streamed", "buffered"),
-)
+# -- answers
+
+
+def _cache_kept(up: Any, _: Any, answer: Any, common: CommonResponse, decision: Picked) -> None:
+    up(answer, common, decision)
+    common.clear_route_cache = False
+
+
+def _empty_mutations(_: Any, answer: Any) -> None:
+    kind = answer.WhichOneof("response") or ""
+    if kind.endswith("_trailers"):
+        getattr(answer, kind).header_mutation.SetInParent()
+    elif kind != "immediate_response":
+        getattr(answer, kind).response.header_mutation.SetInParent()
+
+
+def _overridden(_: Any, answer: Any) -> None:
+    if answer.HasField("request_headers"):
+        answer.mode_override.response_header_mode = answer.mode_override.SEND
+
+
+variant("route-cache-kept",
+        "`clear_route_cache` is false: a matter of the data plane's routes.",
+        changed(Conversation, steer=_cache_kept), noted={"ENV-25": "clear_route_cache is not set"})
+variant("empty-mutations",
+        "Answers that change nothing say so with mutations that are present and empty.", emitting(_empty_mutations))
+variant("mode-override",
+        "Answers to headers carry a `mode_override`, which data planes ignore unless allowed.",
+        emitting(_overridden), noted={"ENV-17": "mode_override on request_headers"})
+
+
+@variant("asks-for-no-body",
+         "The answer to the headers is CONTINUE_AND_REPLACE without a body, which asks for no more of the body; "
+         "not so where bodies are sent without waiting.",
+         versions=BEFORE_THE_BODY, modes=PLAIN_BODY)
 class AsksForNoBody(Conversation):
     waited_for = True
 
-    def configure(self, message: ProcessingRequest) -> Close | None:
+    def configure(self, message: Any) -> Any:
         self.waited_for = not message.protocol_config.send_body_without_waiting_for_header_response
         return super().configure(message)
 
-    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+    def on_request_headers(self, headers: Any) -> Any:
         actions = list(super().on_request_headers(headers))
         if not self.waited_for:
             return actions
@@ -139,44 +149,18 @@ class AsksForNoBody(Conversation):
         return actions
 
 
-@variant("empty-mutations", why="Answers that change nothing say so with mutations that are present and empty.")
-class EmptyMutations(Conversation):
-    def emit(self, actions: list[Action]) -> list[Action]:
-        for action in actions:
-            if isinstance(action, ProcessingResponse):
-                kind = action.WhichOneof("response") or ""
-                if kind.endswith("_trailers"):
-                    getattr(action, kind).header_mutation.SetInParent()
-                elif kind != "immediate_response":
-                    getattr(action, kind).response.header_mutation.SetInParent()
-        return actions
-
-
-@variant(
-    "mode-override",
-    why="Answers to headers carry a `mode_override`, which data planes ignore unless allowed.",
-    noted={"ENV-17": "mode_override on request_headers"},
-)
-class ModeOverride(Conversation):
-    def emit(self, actions: list[Action]) -> list[Action]:
-        for action in actions:
-            if isinstance(action, ProcessingResponse) and action.HasField("request_headers"):
-                action.mode_override.response_header_mode = action.mode_override.SEND
-        return actions
-
-
-@variant(
-    "asks-for-time",
-    why="Before a request is answered a message asks for more time, which answers nothing.",
-    noted={"ENV-18": "override_message_timeout of 2 s"},
-)
+@variant("asks-for-time",
+         "Before a request is answered a message asks for more time, which answers nothing.",
+         noted={"ENV-18": "override_message_timeout of 2 s"})
 class AsksForTime(Conversation):
-    def decide(self, body: bytes = b"") -> Decision:
+    asking = False
+
+    def decide(self, body: bytes = b"") -> Any:
         self.asking = True
         return super().decide(body)
 
-    def emit(self, actions: list[Action]) -> list[Action]:
-        if not getattr(self, "asking", False):
+    def emit(self, actions: Any) -> Any:
+        if not self.asking:
             return actions
         self.asking = False
         more_time = ProcessingResponse()
@@ -184,141 +168,114 @@ class AsksForTime(Conversation):
         return [more_time, *actions]
 
 
-@variant(
-    "keeps-the-fallback-key",
-    why="The fallback key of 0.3.0 is there besides the list: no one reads it any more, and nothing forbids it.",
-    versions=WITH_LISTS,
-    noted={"EPP-FB-02": "the fallback key is there"},
-)
-class KeepsTheFallbackKey(Conversation):
-    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
-        super().destination_metadata(metadata, decision)
-        fields = metadata.fields[self.epp.metadata_namespace].struct_value.fields
-        fields[FALLBACK].string_value = decision.endpoints[-1].text
+# -- headers
 
 
-@variant("extra-request-headers", why="Further headers are set on the request.")
-class ExtraRequestHeaders(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        super().destination_header(common, decision)
-        answers.set_header(common.header_mutation, "x-epp-candidates", str(len(decision.endpoints)).encode())
+class _NotesHeaders(Conversation):
+    """Notes all lines of each of the request's headers."""
 
-
-@variant("sets-headers-again", why="The request's own headers are set again to the values that they have.")
-class SetsHeadersAgain(Conversation):
-    names: tuple[str, ...] = ()
-
-    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        keys = [entry.key.lower() for entry in headers.headers.headers]
-        once = [
-            key for key in keys if keys.count(key) == 1 and not key.startswith((":", "x-gateway-", "content-length"))
-        ]
-        self.names = tuple(once[:40])
-        return super().on_request_headers(headers)
-
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        for name in self.names:
-            answers.set_header(common.header_mutation, name, self.headers[name])
-        super().destination_header(common, decision)
-
-
-@variant("joins-repeated-headers", why="Headers that came several times are set to one line of all values (RFC 9110).")
-class JoinsRepeatedHeaders(Conversation):
     lines: dict[str, list[bytes]]
 
-    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+    def on_request_headers(self, headers: Any) -> Any:
         self.lines = {}
         for entry in headers.headers.headers:
             self.lines.setdefault(entry.key.lower(), []).append(entry.raw_value or entry.value.encode())
         return super().on_request_headers(headers)
 
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        for name, values in self.lines.items():
-            if len(values) > 1 and name != DESTINATION:
-                answers.set_header(common.header_mutation, name, b", ".join(values))
-        super().destination_header(common, decision)
+
+def _again(c: Any, _: Picked) -> dict[str, bytes]:
+    skipped = (":", "x-gateway-", "content-length")
+    once = [name for name, lines in c.lines.items() if len(lines) == 1 and not name.startswith(skipped)]
+    return {name: c.headers[name] for name in once[:40]}
 
 
-@variant(
-    "sets-its-own-over-the-clients",
-    why="A destination header of the client is set again before the EPP's own, which counts.",
-)
-class SetsItsOwnOverTheClients(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        if DESTINATION in self.headers:
-            answers.set_header(common.header_mutation, DESTINATION, self.headers[DESTINATION])
-        super().destination_header(common, decision)
+def _joined(c: Any, _: Picked) -> dict[str, bytes]:
+    return {name: b", ".join(lines) for name, lines in c.lines.items() if len(lines) > 1 and name != DESTINATION}
 
 
-@variant(
-    "takes-part-in-a-trace",
-    why="`traceparent` gets the EPP as parent, `tracestate` its entry, and `baggage` is in another order (W3C).",
-)
-class TakesPartInATrace(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        super().destination_header(common, decision)
-        trace = re.match(rb"00-[0-9a-f]{32}-", self.headers.get("traceparent", b""))
-        if trace is None:
-            return
-        state = [b"epp=%d" % self.number, *filter(None, [self.headers.get("tracestate")])]
-        baggage = self.headers.get("baggage", b"").split(b",")
-        for name, value in (
-            ("traceparent", trace[0] + b"%016x-01" % self.number),
-            ("tracestate", b",".join(state)),
-            ("baggage", b",".join(reversed(baggage))),
-        ):
-            if value:
-                answers.set_header(common.header_mutation, name, value)
+def _traced(c: Any, _: Picked) -> dict[str, bytes]:
+    trace = re.match(rb"00-[0-9a-f]{32}-", c.headers.get("traceparent", b""))
+    if trace is None:
+        return {}
+    state = [b"epp=%d" % c.number, *filter(None, [c.headers.get("tracestate")])]
+    baggage = b",".join(reversed(c.headers.get("baggage", b"").split(b",")))
+    parent = {"traceparent": trace[0] + b"%016x-01" % c.number, "tracestate": b",".join(state)}
+    return parent | ({"baggage": baggage} if baggage else {})
 
 
-@variant("extra-response-headers", why="Responses get headers of the EPP, among them the endpoint that served.")
+variant("extra-request-headers",
+        "Further headers are set on the request.",
+        setting(lambda _, decision: {"x-epp-candidates": b"%d" % len(decision.endpoints)}))
+variant("sets-headers-again",
+        "The request's own headers are set again to the values that they have.",
+        setting(_again, _NotesHeaders, before=True))
+variant("joins-repeated-headers",
+        "Headers that came several times are set to one line of all values (RFC 9110).",
+        setting(_joined, _NotesHeaders, before=True))
+variant("sets-its-own-over-the-clients",
+        "A destination header of the client is set again before the EPP's own, which counts.",
+        setting(lambda c, _: {DESTINATION: c.headers[DESTINATION]} if DESTINATION in c.headers else {}, before=True))
+variant("takes-part-in-a-trace",
+        "`traceparent` gets the EPP as parent, `tracestate` its entry, and `baggage` is in another order (W3C).",
+        setting(_traced))
+
+
+@variant("extra-response-headers",
+         "Responses get headers of the EPP, among them the endpoint that served.")
 class ExtraResponseHeaders(Conversation):
     served = "unknown"
 
-    def note_served(self, metadata: Metadata) -> None:
+    def note_served(self, metadata: Any) -> None:
         super().note_served(metadata)
         if self._at is not None:
             self.served = self._at.text
 
-    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+    def on_response_headers(self, headers: Any) -> Any:  # noqa: ARG002
         answer, common = answers.headers_answer("response")
         answers.set_header(common.header_mutation, "x-epp-served", self.served.encode())
-        answers.set_header(common.header_mutation, "x-epp-stream", str(self.number).encode())
+        answers.set_header(common.header_mutation, "x-epp-stream", b"%d" % self.number)
         return [answer]
 
 
-@variant(
-    "unknown-services-healthy",
-    why="A health check of a name that is no service says SERVING; what is due there is not said.",
-    versions=NEXT,
-    noted={"EPP-HLTH-05": "Check('no.such.Service'): SERVING"},
-)
-class UnknownServicesHealthy(Health):
-    def status(self, service: str) -> int | None:
-        status = super().status(service)
-        return SERVING if status is None else status
+def has_odd_escape(headers: Any) -> bool:
+    """Whether the path has a percent sign that escapes nothing."""
+    paths = [entry.raw_value for entry in headers.headers.headers if entry.key == ":path"]
+    return any(re.search(rb"%(?![0-9A-Fa-f]{2})", path) for path in paths)
 
 
-@variant(
-    "unknown-services-unimplemented",
-    why="A health check of a name that is no service, the empty one too, gets UNIMPLEMENTED; the others are answered.",
-    versions=NEXT,
-    noted={"EPP-HLTH-05": "Check('no.such.Service'): gRPC status 12"},
-)
-class UnknownServicesUnimplemented(Health):
-    async def check(self, stream: ServedStream) -> None:
-        service = await self._service(stream)
-        if service in (LIVENESS, READINESS, EXT_PROC_SERVICE):
-            stream.send(HealthCheckResponse(status=self.status(service)).SerializeToString())
-        elif service is not None:
-            stream.end(UNIMPLEMENTED, f"no service is named {service!r}")
+variant("refuses-odd-queries",
+        "A path with a percent sign that escapes nothing is malformed: it is answered with 400.",
+        changed(Conversation, on_request_headers=lambda up, c, headers: up(headers) if not has_odd_escape(headers)
+                else c.refuse(Refused(BAD_REQUEST, "the path has an escape that is none"))))
+
+# -- health
 
 
-@variant(
-    "ready-once-read",
-    why="Readiness stays SERVING when the pool is gone: it says that the pool has been read, and it was.",
-    versions=NEXT,
-)
+def _known(up: Any, _: Any, service: str) -> int:
+    status: int | None = up(service)
+    return SERVING if status is None else status
+
+
+async def _unimplemented(_: Any, health: Any, stream: Any) -> None:
+    service = await health._service(stream)  # noqa: SLF001
+    if service in (LIVENESS, READINESS, EXT_PROC_SERVICE):
+        stream.send(HealthCheckResponse(status=health.status(service)).SerializeToString())
+    elif service is not None:
+        stream.end(UNIMPLEMENTED, f"no service is named {service!r}")
+
+
+variant("unknown-services-healthy",
+        "A health check of a name that is no service says SERVING; no text says what is due there.",
+        changed(Health, status=_known), versions=NEXT, noted={"EPP-HLTH-05": "Check('no.such.Service'): SERVING"})
+variant("unknown-services-unimplemented",
+        "A health check of a name that is no service, the empty one too, gets UNIMPLEMENTED.",
+        changed(Health, check=_unimplemented),
+        versions=NEXT, noted={"EPP-HLTH-05": "Check('no.such.Service'): gRPC status 12"})
+
+
+@variant("ready-once-read",
+         "Readiness stays SERVING when the pool is gone: it says that the pool has been read, and it was.",
+         versions=NEXT)
 class ReadyOnceRead(Health):
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
@@ -333,12 +290,9 @@ class ReadyOnceRead(Health):
         return SERVING if ready else super().status(service)
 
 
-@variant(
-    "ready-a-moment-later",
-    why="Health checks follow the endpoints later, as those who look now and then do: readiness a tenth of a second, "
-    "and the service's own name half a second.",
-    versions=NEXT,
-)
+@variant("ready-a-moment-later",
+         "Health checks follow the endpoints late: readiness by 0.1 s, the service's own name by 0.5 s.",
+         versions=NEXT)
 class ReadyAMomentLater(Health):
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
@@ -354,19 +308,3 @@ class ReadyAMomentLater(Health):
             return super().status(service)
         followed = time.monotonic() - self._changed_at > LATER[service]
         return SERVING if (self._now if followed else self._before) else NOT_SERVING
-
-
-def has_odd_escape(headers: HttpHeaders) -> bool:
-    """Whether the path has a percent sign that escapes nothing."""
-    paths = [entry.raw_value for entry in headers.headers.headers if entry.key == ":path"]
-    return any(re.search(rb"%(?![0-9A-Fa-f]{2})", path) for path in paths)
-
-
-@variant(
-    "refuses-odd-queries", why="A path with a percent sign that escapes nothing is malformed: it is answered with 400."
-)
-class RefusesOddQueries(Conversation):
-    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        if has_odd_escape(headers):
-            return self.refuse(Refused(BAD_REQUEST, "the path has an escape that is none"))
-        return super().on_request_headers(headers)

@@ -1,56 +1,54 @@
 """Variants that choose endpoints, drop requests or queue them in another way."""
-# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+# fmt: off
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from ext_proc.messages import ProcessingRequest, ProcessingResponse
-from ext_proc.server import ServedStream
+from ext_proc.messages import ProcessingResponse
+from reference_epp.changes import changed, eligible, method, path
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import WITH_LISTS, WITH_SUBSET, variant
 from reference_epp.endpoints import Endpoint
-from reference_epp.epp import Action
 from reference_epp.picker import NOT_FOUND, SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
 from reference_epp.service import Service
 from reference_epp.subset import read_subset
 
-if TYPE_CHECKING:
-    from ext_proc.messages import Metadata
+
+def _picking(change: Any) -> type[Picker]:
+    """Picks `change(picker, request, endpoints)` where the correct EPP picks `endpoints`."""
+    def act(up: Any, picker: Any, request: Request) -> Decision:
+        decision: Decision = up(request)
+        return Picked(change(picker, request, decision.endpoints)) if isinstance(decision, Picked) else decision
+
+    return changed(Picker, pick=act)
 
 
-@variant(
-    "lists-all-endpoints",
-    why="Every eligible endpoint is in the list, best first; a list has no upper limit.",
-    versions=WITH_LISTS,
-    noted={"EPP-DEST-09": "3 endpoints in a value"},
-)
-class ListsAllEndpoints(Picker):
-    def pick(self, request: Request) -> Decision:
-        decision = super().pick(request)
-        return Picked(tuple(self.rank(self.eligible(request), request))) if isinstance(decision, Picked) else decision
+variant("lists-all-endpoints",
+        "Every eligible endpoint is in the list, best first; a list has no upper limit.",
+        _picking(lambda p, request, _: tuple(p.rank(p.eligible(request), request))),
+        versions=WITH_LISTS, noted={"EPP-DEST-09": "3 endpoints in a value"})
+variant("names-one-endpoint",
+        "There is never more than one endpoint; more are allowed, not asked for.",
+        _picking(lambda _, __, endpoints: endpoints[:1]), without=("fallbackLists",))
+variant("sticky",
+        "The first eligible endpoint gets everything; how well an EPP balances is not in the protocol.",
+        changed(Picker, rank=lambda _, __, candidates, ___: list(candidates)))
+variant("prefers-the-busiest",
+        "The most loaded endpoint comes first, which is unwise and allowed.",
+        changed(Picker, score=lambda up, _, endpoint, request: -up(endpoint, request)))
+variant("ipv4-only",
+        "Endpoints with an IPv6 address are left out of the pool; its profile says so.",
+        eligible(lambda _, __, found: [one for one in found if ":" not in one.ip]), claims={"ipv6": False})
 
 
-@variant(
-    "names-one-endpoint",
-    why="There is never more than one endpoint; more are allowed, not asked for.",
-    without=("fallbackLists",),
-)
-class NamesOneEndpoint(Picker):
-    def pick(self, request: Request) -> Decision:
-        decision = super().pick(request)
-        return Picked(decision.endpoints[:1]) if isinstance(decision, Picked) else decision
-
-
-@variant(
-    "shuffled-lists",
-    why="Equal requests get lists in another order each time; the order is the EPP's preference of the moment.",
-    versions=WITH_LISTS,
-)
+@variant("shuffled-lists",
+         "Equal requests get lists in another order each time; the order is the preference of the moment.",
+         versions=WITH_LISTS)
 class ShuffledLists(Picker):
     flip = False
 
@@ -60,114 +58,76 @@ class ShuffledLists(Picker):
         return ranked[::-1] if self.flip else ranked
 
 
-@variant("sticky", why="The first eligible endpoint gets everything; how well an EPP balances is not in the protocol.")
-class Sticky(Picker):
-    def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
-        return list(candidates)
+# -- shedding
 
 
-@variant("prefers-the-busiest", why="The most loaded endpoint comes first, which is unwise and allowed.")
-class PrefersTheBusiest(Picker):
-    def score(self, endpoint: Endpoint, request: Request) -> float:
-        return -super().score(endpoint, request)
+def _busy(_: Any, picker: Any, candidates: Sequence[Endpoint]) -> bool:
+    known = [picker.readings.get(one) for one in candidates]
+    return all(one is not None and (one.queued >= 3 or one.kv_cache >= 0.5) for one in known)
 
 
-@variant(
-    "never-sheds",
-    why="Sheddable requests get an endpoint under any load; dropping them is the EPP's choice.",
-    without=("sheds",),
-)
-class NeverSheds(Picker):
-    def saturated(self, candidates: Sequence[Endpoint]) -> bool:
-        return False
+def _shed_any(up: Any, picker: Any, request: Request) -> Any:
+    candidates = picker.eligible(request)
+    return picker.shed(request) if candidates and picker.saturated(candidates) else up(request)
 
 
-@variant(
-    "four-paths",
-    why="A POST to another path than completions, chats, embeddings and models gets 404: it can't be understood there.",
-)
-class FourPaths(Conversation):
+variant("never-sheds",
+        "Sheddable requests get an endpoint under any load; dropping them is the EPP's choice.",
+        changed(Picker, saturated=lambda *_: False), without=("sheds",))
+variant("sheds-any-request",
+        "While all pods are as busy as makes others shed, every request is dropped with 429, marked or not.",
+        changed(Picker, pick=_shed_any), versions=WITH_SUBSET)
+variant("sheds-early",
+        "The same while three requests wait at every pod, or half of its KV cache is in use.",
+        changed(Picker, pick=_shed_any, saturated=_busy), versions=WITH_SUBSET)
+variant("filters-early",
+        "With a hint, pods as busy as that are left out, and nothing may be left of it.",
+        changed(eligible(lambda p, request, found: found if request.subset is None
+                         else [one for one in found if not p.saturated([one])]), saturated=_busy),
+        versions=WITH_SUBSET)
+
+
+# -- queues, paths, hints
+
+
+async def _send_late(up: Any, _: Any, stream: Any, answer: Any) -> None:
+    if isinstance(answer, ProcessingResponse) and answer.immediate_response.status.code == SERVICE_UNAVAILABLE:
+        await asyncio.sleep(0.2)
+    await up(stream, answer)
+
+
+def _four_paths(up: Any, c: Any, body: bytes) -> Decision:
     known = (b"/v1/completions", b"/v1/chat/completions", b"/v1/embeddings", b"/v1/models")
-
-    def choose(self, body: bytes) -> Decision:
-        decision = super().choose(body)
-        post, path = self.headers.get(":method") == b"POST", self.headers.get(":path", b"").partition(b"?")[0]
-        refused = isinstance(decision, Picked) and post and path.startswith(b"/") and path not in self.known
-        return Refused(NOT_FOUND, "no such path") if refused else decision
+    decision: Decision = up(body)
+    other = method(c) == b"POST" and path(c).startswith(b"/") and path(c) not in known
+    return Refused(NOT_FOUND, "no such path") if other and isinstance(decision, Picked) else decision
 
 
-@variant(
-    "sheds-any-request",
-    why="While all pods are as busy as makes others shed, every request is dropped with 429, marked or not.",
-    versions=WITH_SUBSET,
-)
-class ShedsAnyRequest(Picker):
-    def pick(self, request: Request) -> Decision:
-        candidates = self.eligible(request)
-        return self.shed(request) if candidates and self.saturated(candidates) else super().pick(request)
+def _also_read(up: Any, c: Any, kind: str, metadata: Any) -> None:
+    up(kind, metadata)
+    if kind.startswith("request") and c.subset is None:
+        c.subset = read_subset(metadata, c.epp.metadata_namespace)
 
 
-@variant(
-    "sheds-early",
-    why="The same while three requests wait at every pod, or half of its KV cache is in use.",
-    versions=WITH_SUBSET,
-)
-class ShedsEarly(ShedsAnyRequest):
-    def saturated(self, candidates: Sequence[Endpoint]) -> bool:
-        known = [self.readings.get(one) for one in candidates]
-        return all(one is not None and (one.queued >= 3 or one.kv_cache >= 0.5) for one in known)
+variant("four-paths",
+        "A POST to another path than completions, chats, embeddings and models gets 404.",
+        changed(Conversation, choose=_four_paths))
+variant("queues-briefly",
+        "A request without candidates waits for some to appear before it is refused.",
+        changed(Service, send=_send_late), claims={"queues": True})
+variant("subset-in-the-destination-namespace",
+        "The subset's key is honoured in the destination's namespace as well, as a configuration may ask for.",
+        changed(Conversation, read_metadata=_also_read),
+        versions=WITH_SUBSET, noted={"EPP-SUB-12": "503, with the key in another namespace"})
 
 
-@variant(
-    "filters-early",
-    why="With a hint, pods as busy as that are left out, and nothing may be left of it; without one the best is taken.",
-    versions=WITH_SUBSET,
-)
-class FiltersEarly(ShedsEarly):
-    def pick(self, request: Request) -> Decision:
-        return Picker.pick(self, request)
-
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
-        candidates = super().eligible(request)
-        return candidates if request.subset is None else [one for one in candidates if not self.saturated([one])]
-
-
-@variant(
-    "queues-briefly",
-    why="A request without candidates waits for some to appear before it is refused.",
-    claims={"queues": True},
-)
-class QueuesBriefly(Service):
-    async def send(self, stream: ServedStream, answer: Action) -> None:
-        if isinstance(answer, ProcessingResponse) and answer.immediate_response.status.code == SERVICE_UNAVAILABLE:
-            await asyncio.sleep(0.2)
-        await super().send(stream, answer)
-
-
-@variant(
-    "subset-in-the-destination-namespace",
-    why="The subset's key is honoured in the destination's namespace as well, as a configuration may ask for.",
-    versions=WITH_SUBSET,
-    noted={"EPP-SUB-12": "503, with the key in another namespace"},
-)
-class SubsetInTheDestinationNamespace(Conversation):
-    def read_metadata(self, kind: str, metadata: Metadata) -> None:
-        super().read_metadata(kind, metadata)
-        if kind.startswith("request") and self.subset is None:
-            self.subset = read_subset(metadata, self.epp.metadata_namespace)
-
-
-@variant(
-    "queues-until-ready",
-    why="A request is held while no endpoint is ready, or all are saturated, for a second at most.",
-    claims={"queues": True},
-)
+@variant("queues-until-ready",
+         "A request is held while no endpoint is ready, or all are saturated, for a second at most.",
+         claims={"queues": True})
 class QueuesUntilReady(Service):
     deadlines: WeakKeyDictionary[Conversation, float] = WeakKeyDictionary()
 
-    async def read(
-        self, stream: ServedStream, messages: AsyncIterator[object], conversation: Conversation
-    ) -> ProcessingRequest | None:
+    async def read(self, stream: Any, messages: Any, conversation: Conversation) -> Any:
         message = await super().read(stream, messages, conversation)
         if message is not None and conversation.decision is None:
             deadline = self.deadlines.setdefault(conversation, time.monotonic() + 1)
@@ -179,13 +139,3 @@ class QueuesUntilReady(Service):
         """True if no endpoint can take a request now."""
         picker = self.epp.picker
         return not picker.pool.endpoints or picker.saturated(picker.pool.endpoints)
-
-
-@variant(
-    "ipv4-only",
-    why="Endpoints with an IPv6 address are left out of the pool; its profile says so.",
-    claims={"ipv6": False},
-)
-class Ipv4Only(Picker):
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
-        return [one for one in super().eligible(request) if ":" not in one.ip]

@@ -1,37 +1,31 @@
 """Variants that read event streams."""
+# fmt: off
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
+from reference_epp.changes import events
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import FULL_DUPLEX, variant
-from reference_epp.epp import Action, BodyMode
-
-if TYPE_CHECKING:
-    from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers
+from reference_epp.epp import BodyMode
 
 
-@variant(
-    "passes-whole-events",
-    why="An event that comes in several pieces waits until it is whole: a token is no later for it.",
-    modes=FULL_DUPLEX,
-)
+@variant("passes-whole-events",
+         "An event that comes in several pieces waits until it is whole: a token is no later for it.",
+         modes=FULL_DUPLEX)
 class WholeEvents(Conversation):
     blank_line: ClassVar[bytes] = rb"\n\n|\r\n\r\n|\r\r"
     """What ends an event."""
     is_events = False
     rest = b""
 
-    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        types = [entry.raw_value for entry in headers.headers.headers if entry.key == "content-type"]
-        duplex = self.response_mode in (BodyMode.FULL_DUPLEX_STREAMED, None)
-        self.is_events = duplex and any(value.startswith(b"text/event-stream") for value in types)
+    def on_response_headers(self, headers: Any) -> Any:
+        self.is_events = self.response_mode in (BodyMode.FULL_DUPLEX_STREAMED, None) and events(headers)
         return super().on_response_headers(headers)
 
-    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+    def on_response_body(self, body: Any) -> Any:
         if not self.is_events:
             return super().on_response_body(body)
         data = self.rest + body.body
@@ -40,12 +34,12 @@ class WholeEvents(Conversation):
         passed = self.change(data[:whole]) + (self.left() if body.end_of_stream else b"")
         return self.stream("response", passed, end_of_stream=body.end_of_stream)
 
-    def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+    def on_response_trailers(self, trailers: Any) -> Any:
         return [*self.stream("response", self.left(), end_of_stream=False), *super().on_response_trailers(trailers)]
 
-    def change(self, events: bytes) -> bytes:
+    def change(self, whole: bytes) -> bytes:
         """What is passed on for whole events."""
-        return events
+        return whole
 
     def left(self) -> bytes:
         """What is passed on of an event that the end of the stream cut short."""

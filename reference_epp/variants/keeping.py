@@ -1,4 +1,5 @@
 """Variants that keep something from one request to the next: where a session went, the pool as it was."""
+# fmt: off
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from reference_epp.picker import Decision, Picked, Picker, Request
 from reference_epp.subset import Subset
 
 
-@variant("sessions-stay", why="A session, which a header names, stays with its pod as long as that may be picked.")
+@variant("sessions-stay",
+         "A session, which a header names, stays with its pod as long as that may be picked.")
 class SessionsStay(Conversation):
     known: ClassVar[dict[bytes, Endpoint]] = {}
 
@@ -31,11 +33,9 @@ class SessionsStay(Conversation):
         return endpoint in self.epp.picker.eligible(Request(subset=self.subset))
 
 
-@variant(
-    "caches-per-hint-briefly",
-    why="The candidates of a hint are kept for 50 ms, well within the time that a pool may take to be followed.",
-    versions=WITH_SUBSET,
-)
+@variant("caches-per-hint-briefly",
+         "The candidates of a hint are kept for 50 ms, well within the time that a pool may take to be followed.",
+         versions=WITH_SUBSET)
 class CachesPerHintBriefly(Picker):
     known: dict[Subset, tuple[float, Sequence[Endpoint]]] | None = None
 

@@ -1,4 +1,5 @@
 """Variants that read the metrics of model servers in another way. How an EPP balances is not in the protocol."""
+# fmt: off
 # ruff: noqa: ARG002  (overrides have the arguments of what they override)
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from reference_epp.gauges import Gauges, parse_gauges
 from reference_epp.scraper import Scraper
 
 
-@variant("reads-the-first-series", why="Of several series of a gauge the first counts, as in most EPPs of the field.")
+@variant("reads-the-first-series",
+         "Of several series of a gauge the first counts, as in most EPPs of the field.")
 class ReadsTheFirstSeries(Scraper):
     def read(self, page: str) -> Gauges:
         seen: set[str] = set()
@@ -25,23 +27,23 @@ class ReadsTheFirstSeries(Scraper):
         return super().read("".join(lines))
 
 
-@variant(
-    "reads-new-names-only",
-    why="Of vLLM's KV cache it knows the name of today's releases, old ones look empty, as in EPPs of the field.",
-)
+@variant("reads-new-names-only",
+         "Of vLLM's KV cache it knows the name of today's releases, old ones look empty, as in EPPs of the field.")
 class ReadsNewNamesOnly(Scraper):
     def read(self, page: str) -> Gauges:
         lines = page.splitlines(keepends=True)
         return super().read("".join(line for line in lines if "vllm:gpu_cache_usage_perc" not in line))
 
 
-@variant("forgets-at-a-bad-page", why="A page that can't be read makes its server as good as unknown; it stays a pick.")
+@variant("forgets-at-a-bad-page",
+         "A page that can't be read makes its server as good as unknown; it stays a pick.")
 class ForgetsAtABadPage(Scraper):
     def refused(self, endpoint: Endpoint, problem: Exception) -> None:
         self.readings.forget(endpoint)
 
 
-@variant("takes-nan-for-an-empty-queue", why="NaN is the least number of all, as in EPPs in Go: unwise, allowed.")
+@variant("takes-nan-for-an-empty-queue",
+         "NaN is the least number of all, as in EPPs in Go: unwise, allowed.")
 class TakesNanForAnEmptyQueue(Scraper):
     def read(self, page: str) -> Gauges:
         try:

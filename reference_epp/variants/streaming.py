@@ -1,5 +1,5 @@
 """Variants with another rhythm: when they answer, in which pieces, in which modes."""
-# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+# fmt: off
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ import contextlib
 import gzip
 import json
 import zlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 from ext_proc.messages import ProcessingResponse
-from ext_proc.server import ServedStream
 from reference_epp import answers
 from reference_epp.answers import Direction
+from reference_epp.changes import changed, cutting, header
 from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import ALL, BUFFERED, FULL_DUPLEX, STREAMED, part_of, variant
-from reference_epp.epp import Action, BodyMode, Close
-from reference_epp.picker import Decision, Picked, Refused
+from reference_epp.deviations import ALL, BUFFERED, FULL_DUPLEX, STREAMED, WHOLE_BODY, variant
+from reference_epp.epp import BodyMode, Close
+from reference_epp.picker import Picked, Refused
 from reference_epp.service import Service
 from reference_epp.variants.answering import BEFORE_THE_BODY
-
-if TYPE_CHECKING:
-    from ext_proc.messages import CommonResponse, HttpBody, HttpHeaders, HttpTrailers, ProcessingRequest
 
 FAILED_PRECONDITION = 9
 SLOWNESS = 0.05
@@ -34,168 +30,136 @@ UNREAD = 2.0
 # -- when
 
 
-@variant(
-    "answers-headers-at-once",
-    why="In full duplex the endpoint is picked without looking at the body, which is given back chunk by chunk.",
-    versions=BEFORE_THE_BODY,
-    modes=FULL_DUPLEX,
-)
+@variant("answers-headers-at-once",
+         "In full duplex the endpoint is picked without looking at the body, which is given back chunk by chunk.",
+         versions=BEFORE_THE_BODY, modes=FULL_DUPLEX)
 class AnswersHeadersAtOnce(Conversation):
-    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+    def on_request_headers(self, headers: Any) -> Any:
         actions = super().on_request_headers(headers)
-        if self.held and self.request_mode is BodyMode.FULL_DUPLEX_STREAMED:
-            return self.release()
-        return actions
+        return self.release() if self.held and self.request_mode is BodyMode.FULL_DUPLEX_STREAMED else actions
 
-    def on_request_body(self, body: HttpBody) -> Iterable[Action]:
+    def on_request_body(self, body: Any) -> Any:
         if self.decision is None or self.request_mode is not BodyMode.FULL_DUPLEX_STREAMED:
             return super().on_request_body(body)
         return self.stream("request", body.body, end_of_stream=body.end_of_stream)
 
-    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+    def on_request_trailers(self, trailers: Any) -> Any:
         if self.decision is None:
             return super().on_request_trailers(trailers)
         return [answers.trailers_answer("request")]
 
 
-@variant(
-    "refuses-at-the-first-byte",
-    why="In full duplex a body that is said to be JSON, and does not begin as an object does, gets 400 before its end.",
-    modes=FULL_DUPLEX,
-)
-class RefusesAtTheFirstByte(Conversation):
-    def collect(self, piece: bytes) -> Refused | None:
-        refusal = super().collect(piece)
-        begun = next(filter(None, map(bytes.lstrip, self.body)), b"{")
-        odd = b"json" in self.headers.get("content-type", b"") and not begun.startswith(b"{")
-        streamed = self.request_mode is BodyMode.FULL_DUPLEX_STREAMED
-        return Refused(BAD_REQUEST, "the body is no JSON object") if odd and streamed and refusal is None else refusal
-
-
-@variant(
-    "steers-buffered-headers",
-    why="In BUFFERED mode the endpoint is in the answer to the headers; the body's answer changes nothing.",
-    versions=BEFORE_THE_BODY,
-    modes=BUFFERED,
-)
-class SteersBufferedHeaders(Conversation):
-    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        actions = super().on_request_headers(headers)
-        return self.release() if self.held and self.request_mode is BodyMode.BUFFERED else actions
-
-
-@variant("slow", why="Every answer but those to bodies takes 50 ms; there is no time limit as long as it comes.")
 class Slow(Service):
-    async def send(self, stream: ServedStream, answer: Action) -> None:
+    """Takes its time for every answer but those to bodies."""
+
+    async def send(self, stream: Any, answer: Any) -> None:
         if isinstance(answer, ProcessingResponse) and not (answer.WhichOneof("response") or "").endswith("_body"):
             await asyncio.sleep(SLOWNESS)
         await super().send(stream, answer)
 
 
-@variant("queues-what-is-unread", why="Answers are queued without waiting for the data plane to take them.")
-class QueuesWhatIsUnread(Service):
-    async def send(self, stream: ServedStream, answer: Action) -> None:
-        assert isinstance(answer, ProcessingResponse)
-        stream.send(answer.SerializeToString())
+def _refused_at_once(up: Any, c: Any, piece: bytes) -> Refused | None:
+    refusal: Refused | None = up(piece)
+    begun = next(filter(None, map(bytes.lstrip, c.body)), b"{")
+    odd = b"json" in c.headers.get("content-type", b"") and not begun.startswith(b"{")
+    streamed = c.request_mode is BodyMode.FULL_DUPLEX_STREAMED
+    return Refused(BAD_REQUEST, "the body is no JSON object") if odd and streamed and refusal is None else refusal
 
 
-@variant(
-    "resets-what-is-unread",
-    why="A stream of which nothing is read for 2 s is reset: the data plane is not waited for without end.",
-)
-class ResetsWhatIsUnread(Service):
-    async def send(self, stream: ServedStream, answer: Action) -> None:
-        late = asyncio.get_running_loop().call_later(UNREAD, stream.reset)
-        try:
-            await super().send(stream, answer)
-        finally:
-            late.cancel()
+def _steered_at_once(up: Any, c: Any, headers: Any) -> Any:
+    actions = up(headers)
+    return c.release() if c.held and c.request_mode is BodyMode.BUFFERED else actions
 
 
-@variant(
-    "says-headers-again-late",
-    why="The answer to a STREAMED body sets the same destination header again, and the response gets a header more.",
-    modes=STREAMED,
-)
-class SaysHeadersAgainLate(Conversation):
-    def continue_body(self, direction: Direction) -> ProcessingResponse:
-        answer = super().continue_body(direction)
-        if direction == "request" and isinstance(self.decision, Picked):
-            self.destination_header(answer.request_body.response, self.decision)
-        elif direction == "response":
-            answers.set_header(answer.response_body.response.header_mutation, "x-epp-stream", b"%d" % self.number)
-        return answer
+async def _queued(_: Any, __: Any, stream: Any, answer: ProcessingResponse) -> None:
+    stream.send(answer.SerializeToString())
 
 
-@part_of("says-headers-again-late")
-class HasTheWholeBodyByThen(Slow):
-    pass
+async def _reset_if_unread(up: Any, _: Any, stream: Any, answer: Any) -> None:
+    late = asyncio.get_running_loop().call_later(UNREAD, stream.reset)
+    try:
+        await up(stream, answer)
+    finally:
+        late.cancel()
 
 
-@variant(
-    "closes-after-the-request",
-    why="The stream is closed once the request is on its way; the EPP does not care for the response.",
-    without=("reporter",),
-)
+def _again_late(up: Any, c: Any, direction: Direction) -> ProcessingResponse:
+    answer: ProcessingResponse = up(direction)
+    if direction == "request" and isinstance(c.decision, Picked):
+        c.destination_header(answer.request_body.response, c.decision)
+    elif direction == "response":
+        answers.set_header(answer.response_body.response.header_mutation, "x-epp-stream", b"%d" % c.number)
+    return answer
+
+
+variant("refuses-at-the-first-byte",
+        "In full duplex a body that is said to be JSON, and begins otherwise, gets 400 before its end.",
+        changed(Conversation, collect=_refused_at_once), modes=FULL_DUPLEX)
+variant("steers-buffered-headers",
+        "In BUFFERED mode the endpoint is in the answer to the headers; the body's answer changes nothing.",
+        changed(Conversation, on_request_headers=_steered_at_once), versions=BEFORE_THE_BODY, modes=BUFFERED)
+variant("slow",
+        "Every answer but those to bodies takes 50 ms; there is no time limit as long as it comes.", Slow)
+variant("queues-what-is-unread",
+        "Answers are queued without waiting for the data plane to take them.", changed(Service, send=_queued))
+variant("resets-what-is-unread",
+        "A stream of which nothing is read for 2 s is reset: the data plane is not waited for without end.",
+        changed(Service, send=_reset_if_unread))
+variant("says-headers-again-late",
+        "The answer to a STREAMED body sets the same destination header again, and the response gets a header more.",
+        changed(Conversation, continue_body=_again_late), Slow, modes=STREAMED)
+
+
+@variant("closes-after-the-request",
+         "The stream is closed once the request is on its way; the EPP does not care for the response.",
+         without=("reporter",))
 class ClosesAfterTheRequest(Conversation):
     request_over = False
 
-    def receive(self, message: ProcessingRequest) -> list[Action]:
+    def receive(self, message: Any) -> Any:
         kind = message.WhichOneof("request")
-        self.request_over = (
-            kind == "request_trailers"
-            or (kind == "request_headers" and message.request_headers.end_of_stream)
-            or (kind == "request_body" and message.request_body.end_of_stream)
-        )
+        ends = kind in ("request_headers", "request_body") and getattr(message, kind).end_of_stream
+        self.request_over = ends or kind == "request_trailers"
         return super().receive(message)
 
-    def emit(self, actions: list[Action]) -> list[Action]:
+    def emit(self, actions: Any) -> Any:
         return [*actions, Close()] if self.request_over and isinstance(self.decision, Picked) else actions
 
 
-@variant(
-    "leaves-at-the-end",
-    why="The stream is closed where trailers, or outside full duplex the end of a response's body, are to be answered: "
-    "the data plane still has them.",
-    without=("reporter",),
-)
+@variant("leaves-at-the-end",
+         "The stream is closed where trailers, or outside full duplex the end of a response's body, are to be "
+         "answered: the data plane still has them.", without=("reporter",))
 class LeavesAtTheEnd(Conversation):
-    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+    def on_request_trailers(self, trailers: Any) -> Any:
         actions = list(super().on_request_trailers(trailers))
         return [*actions[:-1], Close()] if isinstance(self.decision, Picked) else actions
 
-    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+    def on_response_body(self, body: Any) -> Any:
         duplex = self.response_mode in (BodyMode.FULL_DUPLEX_STREAMED, None)
         return super().on_response_body(body) if duplex or not body.end_of_stream else [Close()]
 
-    def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+    def on_response_trailers(self, _: Any) -> Any:
         return [Close()]
 
 
-@variant(
-    "holds-json-responses",
-    why="A JSON response in full duplex is collected, and given back when it is complete.",
-    modes=FULL_DUPLEX,
-)
+@variant("holds-json-responses",
+         "A JSON response in full duplex is collected, and given back when it is complete.", modes=FULL_DUPLEX)
 class HoldsJsonResponses(Conversation):
     collected: list[bytes]
     collecting = False
 
-    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+    def on_response_headers(self, headers: Any) -> Any:
         self.collected = []
-        self.collecting = any(
-            entry.key == "content-type" and entry.raw_value.startswith(b"application/json")
-            for entry in headers.headers.headers
-        )
+        self.collecting = header(headers, "content-type").startswith(b"application/json")
         return super().on_response_headers(headers)
 
-    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+    def on_response_body(self, body: Any) -> Any:
         if not self.collecting or self.response_mode is not BodyMode.FULL_DUPLEX_STREAMED:
             return super().on_response_body(body)
         self.collected.append(body.body)
         return self.stream("response", b"".join(self.collected), end_of_stream=True) if body.end_of_stream else []
 
-    def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+    def on_response_trailers(self, trailers: Any) -> Any:
         rest = b"".join(self.collected) if self.collecting else b""
         return [*self.stream("response", rest, end_of_stream=False), *super().on_response_trailers(trailers)]
 
@@ -203,109 +167,75 @@ class HoldsJsonResponses(Conversation):
 # -- in which pieces
 
 
-class OtherPieces(Conversation):
-    """Cuts bodies into pieces of another size."""
-
-    limit: ClassVar[int]
-
-    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
-        parts = list(answers.pieces(body, self.limit)) or ([b""] if end_of_stream else [])
-        last = len(parts) - 1
-        return [
-            answers.streamed_answer(direction, part, end_of_stream=end_of_stream and index == last)
-            for index, part in enumerate(parts)
-        ]
+def _empty_last(up: Any, _: Any, direction: Direction, body: bytes, *, end_of_stream: bool) -> Any:
+    pieces = up(direction, body, end_of_stream=False)
+    return [*pieces, answers.streamed_answer(direction, b"", end_of_stream=True)] if end_of_stream else pieces
 
 
-@variant("pieces-of-64-kib", why="Pieces are as large as is recommended, and no larger.", modes=FULL_DUPLEX)
-class PiecesOf64Kib(OtherPieces):
-    limit = 65_536
+def _empty_first(up: Any, _: Any, direction: Direction, body: bytes, *, end_of_stream: bool) -> Any:
+    before = [answers.streamed_answer(direction, b"", end_of_stream=False)] if body else []
+    return [*before, *up(direction, body, end_of_stream=end_of_stream)]
 
 
-@variant("pieces-one-byte-smaller", why="Pieces are one byte smaller than the usual 62,000.", modes=FULL_DUPLEX)
-class PiecesOneByteSmaller(OtherPieces):
-    limit = answers.CHUNK_LIMIT - 1
+variant("pieces-of-64-kib",
+        "Pieces are as large as is recommended, and no larger.", cutting(65_536), modes=FULL_DUPLEX)
+variant("pieces-one-byte-smaller",
+        "Pieces are one byte smaller than the usual 62,000.", cutting(answers.CHUNK_LIMIT - 1), modes=FULL_DUPLEX)
+variant("small-pieces",
+        "Bodies, events too, come back in pieces of 997 bytes.", cutting(997), modes=FULL_DUPLEX)
+variant("empty-last-piece",
+        "No piece of a body is the last but an empty one that follows them.",
+        changed(Conversation, stream=_empty_last), modes=FULL_DUPLEX)
+variant("empty-pieces-between",
+        "An empty piece precedes those of a body.", changed(Conversation, stream=_empty_first), modes=FULL_DUPLEX)
 
 
-@variant("small-pieces", why="Bodies, events too, come back in pieces of 997 bytes.", modes=FULL_DUPLEX)
-class SmallPieces(OtherPieces):
-    limit = 997
+def _replaced(answer: ProcessingResponse, body: bytes) -> ProcessingResponse:
+    """The answer with another buffered body, and its length."""
+    common = answer.request_body.response
+    common.body_mutation.body = body
+    answers.set_header(common.header_mutation, "content-length", b"%d" % len(body))
+    return answer
 
 
-@variant(
-    "empty-last-piece",
-    why="No piece of a body is the last but an empty one that follows them.",
-    modes=FULL_DUPLEX,
-)
-class EmptyLastPiece(Conversation):
-    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
-        pieces = list(super().stream(direction, body, end_of_stream=False))
-        return [*pieces, answers.streamed_answer(direction, b"", end_of_stream=True)] if end_of_stream else pieces
-
-
-@variant(
-    "empty-pieces-between",
-    why="An empty piece precedes those of a body.",
-    modes=FULL_DUPLEX,
-)
-class EmptyPiecesBetween(Conversation):
-    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
-        before = [answers.streamed_answer(direction, b"", end_of_stream=False)] if body else []
-        return [*before, *super().stream(direction, body, end_of_stream=end_of_stream)]
-
-
-@variant(
-    "rewrites-json",
-    why="JSON request bodies are written again: the same value in other bytes, and the right content-length.",
-    modes=("full-duplex", "buffered"),
-)
+@variant("rewrites-json",
+         "JSON request bodies are written again: the same value in other bytes, and the right content-length.",
+         modes=WHOLE_BODY)
 class RewritesJson(Conversation):
-    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
-        self.body = [rewritten(b"".join(self.body))]
+    def release_with_body(self, *, end_of_stream: bool) -> Any:
+        self.body = [_rewritten(b"".join(self.body))]
         return super().release_with_body(end_of_stream=end_of_stream)
 
     def steer_body(self, decision: Picked) -> ProcessingResponse:
-        answer = super().steer_body(decision)
-        body = rewritten(b"".join(self.body))
-        common = answer.request_body.response
-        common.body_mutation.body = body
-        answers.set_header(common.header_mutation, "content-length", str(len(body)).encode())
-        return answer
+        return _replaced(super().steer_body(decision), _rewritten(b"".join(self.body)))
 
 
-@variant(
-    "unpacks-gzip-bodies",
-    why="A request body that is gzip goes on unpacked, and without its content-encoding: few model servers take that.",
-    modes=("full-duplex", "buffered"),
-)
+@variant("unpacks-gzip-bodies",
+         "A request body that is gzip goes on unpacked, and without its content-encoding.", modes=WHOLE_BODY)
 class UnpacksGzipBodies(Conversation):
     unpacked: bytes | None = None
 
-    def decide(self, body: bytes = b"") -> Decision:
+    def decide(self, body: bytes = b"") -> Any:
         if self.headers.get("content-encoding") == b"gzip":
             with contextlib.suppress(OSError, EOFError, zlib.error):
                 self.unpacked = gzip.decompress(body)
         return super().decide(body if self.unpacked is None else self.unpacked)
 
-    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Any:
         plain = self.unpacked if direction == "request" else None
         return super().stream(direction, body if plain is None else plain, end_of_stream=end_of_stream)
 
     def steer_body(self, decision: Picked) -> ProcessingResponse:
         answer = super().steer_body(decision)
-        if self.unpacked is not None:
-            common = answer.request_body.response
-            common.body_mutation.body = self.unpacked
-            answers.set_header(common.header_mutation, "content-length", b"%d" % len(self.unpacked))
-        return answer
+        return answer if self.unpacked is None else _replaced(answer, self.unpacked)
 
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+    def destination_header(self, common: Any, decision: Picked) -> None:
         super().destination_header(common, decision)
         if self.unpacked is not None:
             common.header_mutation.remove_headers.append("content-encoding")
 
 
-def rewritten(body: bytes) -> bytes:
+def _rewritten(body: bytes) -> bytes:
     """The JSON `body` with its keys in order and blanks of our own; other bodies, and those with floats, unchanged."""
     try:
         value = json.loads(body, parse_float=_refuse, parse_constant=_refuse, object_pairs_hook=_unique)
@@ -327,38 +257,24 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # -- in which modes
 
 
-class SomeModes(Conversation):
-    """Supports some ways of sending bodies, and closes streams of others."""
-
-    request_modes: ClassVar[frozenset[BodyMode]]
-    response_modes: ClassVar[frozenset[BodyMode]]
-
-    def configure(self, message: ProcessingRequest) -> Close | None:
-        refusal = super().configure(message)
+def _supporting(requests: set[BodyMode], responses: set[BodyMode]) -> type[Conversation]:
+    """Closes streams whose bodies are sent in other ways."""
+    def act(up: Any, c: Any, message: Any) -> Close | None:
+        refusal: Close | None = up(message)
         if refusal is None and message.HasField("protocol_config"):
-            supported = self.request_mode in self.request_modes and self.response_mode in self.response_modes
+            supported = c.request_mode in requests and c.response_mode in responses
             return None if supported else Close(FAILED_PRECONDITION, "body mode is not supported")
         return refusal
 
-
-@variant(
-    "buffered-only",
-    why="Request bodies are taken BUFFERED or not at all; full duplex is a MUST only in `next`.",
-    versions=tuple(version for version in ALL if version != "next"),
-    modes=("buffered", "none"),
-    limits=True,
-)
-class BufferedOnly(SomeModes):
-    request_modes = frozenset({BodyMode.NONE, BodyMode.BUFFERED})
-    response_modes = frozenset({BodyMode.NONE, BodyMode.BUFFERED, BodyMode.STREAMED})
+    return changed(Conversation, configure=act)
 
 
-@variant(
-    "full-duplex-only",
-    why="Bodies are taken in full duplex or not at all, as most EPPs do.",
-    modes=("full-duplex", "none"),
-    limits=True,
-)
-class FullDuplexOnly(SomeModes):
-    request_modes = frozenset({BodyMode.NONE, BodyMode.FULL_DUPLEX_STREAMED})
-    response_modes = request_modes
+DUPLEX_ONLY = {BodyMode.NONE, BodyMode.FULL_DUPLEX_STREAMED}
+
+variant("buffered-only",
+        "Request bodies are taken BUFFERED or not at all; full duplex is a MUST only in `next`.",
+        _supporting({BodyMode.NONE, BodyMode.BUFFERED}, {BodyMode.NONE, BodyMode.BUFFERED, BodyMode.STREAMED}),
+        versions=ALL[:-1], modes=("buffered", "none"), limits=True)
+variant("full-duplex-only",
+        "Bodies are taken in full duplex or not at all, as most EPPs do.",
+        _supporting(DUPLEX_ONLY, DUPLEX_ONLY), modes=("full-duplex", "none"), limits=True)

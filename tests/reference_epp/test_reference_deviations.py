@@ -18,7 +18,7 @@ import pytest
 from ext_proc.messages import HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse
 from reference_epp import faults, variants  # noqa: F401  # declares them
 from reference_epp.answers import CHUNK_LIMIT
-from reference_epp.deviations import ALL, FAULTS, VARIANTS, WITH_SUBSET, DeviationError, Fault, Variant, find
+from reference_epp.deviations import ALL, FAULTS, VARIANTS, WITH_SUBSET, Deviation, DeviationError, find
 from reference_epp.endpoints import Pool
 from reference_epp.scraper import Scraper
 from reference_epp.server import Parts, running
@@ -362,7 +362,7 @@ def differs(world: Any, data_plane: Any, correct: Any, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "_exit", exit_)
 
-    def compare(deviation: Fault | Variant, version: str, mode: str) -> bool:
+    def compare(deviation: Deviation, version: str, mode: str) -> bool:
         key = (version, MODES[mode])
         if key not in correct:
             correct[key] = observe(world, data_plane, Parts(), *key)

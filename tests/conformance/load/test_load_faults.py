@@ -169,7 +169,7 @@ async def compared(tmp_path, deviation, times: int):
 def exits(deviation) -> bool:
     """Whether it ends its process, which here is ours."""
     methods = [one for played in deviation.classes for one in vars(played).values() if inspect.isfunction(one)]
-    return any("_exit" in one.__code__.co_names for one in methods)
+    return any("_exit" in inspect.unwrap(one).__code__.co_names for one in methods)
 
 
 assert reference_epp.faults
