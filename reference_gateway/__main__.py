@@ -8,6 +8,7 @@ import dataclasses
 import json
 import signal
 import sys
+from collections.abc import Sequence
 
 from ext_proc.http2.address import split_address
 from ext_proc.http2.errors import BadAddress
@@ -68,7 +69,7 @@ def main() -> None:
         sys.exit(f"{arguments.listen} can't be listened on: {problem.strerror or problem}")
 
 
-def _named(parser: argparse.ArgumentParser, name: str | None, known: tuple[Fault, ...]) -> Fault | None:
+def _named(parser: argparse.ArgumentParser, name: str | None, known: Sequence[Fault]) -> Fault | None:
     found = next((one for one in known if one.name == name), None)
     if name is not None and found is None:
         parser.error(f"there is no {name!r}; there are {', '.join(one.name for one in known)}")

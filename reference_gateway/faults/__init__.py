@@ -1,44 +1,11 @@
-"""Every fault of the gateway, and the variants that must not be accused."""
+"""Every fault of the gateway, and the variants that must not be accused. Importing this package declares them all."""
 
-from __future__ import annotations
+import importlib
+import pkgutil
 
-from reference_gateway.fault import Fault
-from reference_gateway.faults import (
-    answers,
-    changes,
-    contents,
-    ejecting,
-    envoy,
-    epp_client,
-    failing,
-    hedging,
-    passage,
-    pools,
-    relay,
-    splits,
-    variants,
-)
+from reference_gateway.fault import FAULTS, VARIANTS
 
 __all__ = ["FAULTS", "VARIANTS"]
 
-FAULTS: tuple[Fault, ...] = (
-    *epp_client.FAULTS,
-    *changes.FAULTS,
-    *contents.FAULTS,
-    *passage.FAULTS,
-    *relay.FAULTS,
-    *failing.FAULTS,
-    *answers.FAULTS,
-    *hedging.FAULTS,
-    *pools.FAULTS,
-    *splits.FAULTS,
-    *envoy.FAULTS,
-)
-VARIANTS: tuple[Fault, ...] = (
-    *variants.VARIANTS,
-    *answers.VARIANTS,
-    *ejecting.VARIANTS,
-    *hedging.VARIANTS,
-    *splits.VARIANTS,
-    *envoy.VARIANTS,
-)
+for _module in sorted(one.name for one in pkgutil.iter_modules(__path__)):
+    importlib.import_module(f"{__name__}.{_module}")

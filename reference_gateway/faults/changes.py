@@ -1,47 +1,33 @@
 """Faults in what becomes of long bodies, and of what the EPP changes. Each is the right gateway otherwise."""
+# fmt: off
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator
+from typing import Any
 
-from ext_proc.messages import (
-    HttpBody,
-    HttpHeaders,
-    HttpStatus,
-    HttpTrailers,
-    ImmediateResponse,
-    ProcessingResponse,
-)
+from ext_proc.messages import HttpBody, HttpStatus, ImmediateResponse, ProcessingResponse
 from ext_proc.record import header
-from real_envoy.http_response import HttpResponse
+from reference_gateway.changes import changed, fields, hearing, mutations, sending, taking, telling
 from reference_gateway.epp_client import Answered, Decision, EppUnavailable, Talk
-from reference_gateway.fault import Fault
-from reference_gateway.faults.contents import mutations
+from reference_gateway.fault import fault
 from reference_gateway.faults.relay import ClientKept
-from reference_gateway.http import GatewayRequest, GatewayResponse
-from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
+from reference_gateway.http import GatewayRequest
+from reference_gateway.relay import Gateway
 
 BUFFER = 32 * 1024
 """Bytes of a request's body for which there is room."""
 
 
-class _SmallBufferTalk(Talk):
-    """The EPP is told the headers, and then there is no room for the body that it is to have."""
-
-    def _send(self, kind: str, part: HttpHeaders | HttpBody | HttpTrailers) -> None:
-        if kind == "request_body" and isinstance(part, HttpBody) and len(part.body) > BUFFER:
-            raise Answered(ImmediateResponse(status=HttpStatus(code=413), body=b"too long"))
-        super()._send(kind, part)
+def _no_room(up: Any, _: Any, kind: str, part: Any) -> None:
+    if kind == "request_body" and isinstance(part, HttpBody) and len(part.body) > BUFFER:
+        raise Answered(ImmediateResponse(status=HttpStatus(code=413), body=b"too long"))
+    up(kind, part)
 
 
-class _SmallBuffer(Gateway):
-    talk_type = _SmallBufferTalk
-
-
-class _AddingTalk(Talk):
+class AddingTalk(Talk):
     """What the EPP sets is added to what is there."""
 
     unsaid_only = False
@@ -54,146 +40,45 @@ class _AddingTalk(Talk):
 
     async def _receive(self) -> ProcessingResponse | None:
         answer = await super()._receive()
-        options = [option for mutation in mutations(answer) for option in mutation.set_headers]
-        said = [option for option in options if not (self.unsaid_only and option.append_action)]
-        self._set = {option.header.key.lower().encode() for option in said}
+        options = [] if answer is None else [one for mutation in mutations(answer) for one in mutation.set_headers]
+        said = [one for one in options if not (self.unsaid_only and one.append_action)]
+        self._set = {one.header.key.lower().encode() for one in said}
         return answer
 
 
-class _AddingUnsaidTalk(_AddingTalk):
-    unsaid_only = True
+ADDING_UNSAID = changed(AddingTalk, unsaid_only=True)
 
 
-class _Adds(Gateway):
-    talk_type = _AddingTalk
+def _choking(name: str) -> type[Talk]:
+    """Fails where the EPP sets a header whose name begins so."""
+    def change(answer: Any) -> None:
+        names = [one.header.key.lower() for mutation in mutations(answer) for one in mutation.set_headers]
+        if any(one.startswith(name) for one in names):
+            raise EppUnavailable(f"{name} is set")
+
+    return hearing(change)
 
 
-class _AddsWhereNothingIsSaid(Gateway):
-    talk_type = _AddingUnsaidTalk
+async def _old_length(up: Any, _: Any, request: GatewayRequest) -> Decision:
+    decision: Decision = await up(request)
+    if header(request.headers, b"content-length") is not None:
+        decision.body = decision.body[: len(request.body)]
+    return decision
 
 
-class _AddsToTheClients(ClientKept):
-    """The client's destination header stays, and of two the first is read."""
-
-    talk_type = _AddingUnsaidTalk
-
-    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
-        return super().walk(dataclasses.replace(decision, headers=decision.headers[::-1], metadata={}), pool)
-
-
-class _ChokingTalk(Talk):
-    async def _receive(self) -> ProcessingResponse | None:
-        answer = await super()._receive()
-        names = [option.header.key for mutation in mutations(answer) for option in mutation.set_headers]
-        if any(name.startswith(":") for name in names):
-            raise EppUnavailable("a pseudo-header is set")
-        return answer
+async def _retries_the_clients(_: Any, gateway: Any, pool: Any, talk: Any, request: GatewayRequest, **__: Any) -> Any:
+    made = await talk.ask(request)
+    released = dataclasses.replace(request, headers=made.headers, body=made.body, trailers=made.trailers)
+    endpoints, tried = gateway.walk(made, pool), list[str]()
+    first = await gateway.forward(released, itertools.islice(endpoints, 1), tried)
+    return await gateway.forward(request, endpoints, tried) if first.failed else first
 
 
-class _ChokesOnPseudoHeaders(Gateway):
-    talk_type = _ChokingTalk
-
-
-class _OldLengthTalk(Talk):
-    """Of a body whose length was told, as much goes on as came."""
-
-    async def ask(self, request: GatewayRequest) -> Decision:
-        decision = await super().ask(request)
-        if header(request.headers, b"content-length") is not None:
-            decision.body = decision.body[: len(request.body)]
-        return decision
-
-
-class _OldLengthOfResponsesTalk(Talk):
-    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
-        told = await super().tell(response, endpoint, tried)
-        return dataclasses.replace(told, body=told.body[: len(response.body)])
-
-
-class _TwoLengthsTalk(Talk):
-    async def _receive(self) -> ProcessingResponse | None:
-        answer = await super()._receive()
-        names = [option.header.key.lower() for mutation in mutations(answer) for option in mutation.set_headers]
-        if "content-length" in names:
-            raise EppUnavailable("two lengths of one body")
-        return answer
-
-
-class _OldLength(Gateway):
-    talk_type = _OldLengthTalk
-
-
-class _OldLengthOfResponses(Gateway):
-    talk_type = _OldLengthOfResponsesTalk
-
-
-class _TwoLengths(Gateway):
-    talk_type = _TwoLengthsTalk
-
-
-class _RetriesTheClients(Gateway):
-    """What is kept for another attempt is what the client sent."""
-
-    async def through(
-        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
-    ) -> PoolOutcome:
-        assert before is None or before.failed
-        made = await talk.ask(request)
-        released = dataclasses.replace(request, headers=made.headers, body=made.body, trailers=made.trailers)
-        endpoints, tried = self.walk(made, pool), list[str]()
-        first = await self.forward(released, itertools.islice(endpoints, 1), tried)
-        return await self.forward(request, endpoints, tried) if first.failed else first
-
-
-class _PageTalk(Talk):
-    """Errors of model servers get a page when the EPP has let them go."""
-
-    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
-        told = await super().tell(response, endpoint, tried)
-        failed = endpoint is not None and response.status >= 400
-        return dataclasses.replace(told, body=b"<h1>Something went wrong</h1>") if failed else told
-
-
-class _Page(Gateway):
-    talk_type = _PageTalk
-
-
-class _OwnNameTalk(Talk):
-    """The EPP is told the name of the pool in place of the request's authority."""
-
-    async def ask(self, request: GatewayRequest) -> Decision:
-        return await super().ask(dataclasses.replace(request, authority="pool.internal"))
-
-
-class _OwnName(Gateway):
-    talk_type = _OwnNameTalk
-
-
-class _PutsArePosts(Gateway):
-    async def handle(self, request: GatewayRequest) -> GatewayResponse:
-        method = "POST" if request.method == "PUT" else request.method
-        return await super().handle(dataclasses.replace(request, method=method))
-
-
-class _ThroughFloats(Gateway):
-    """Bodies are read and written as JavaScript does: each number is one of 64 bits with a point."""
-
-    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
-        return await super().attempt(endpoint, dataclasses.replace(request, body=_written_again(request.body)))
-
-
-def _written_again(body: bytes) -> bytes:
+def _through_floats(body: bytes) -> bytes:
     try:
         return json.dumps(json.loads(body, parse_int=lambda digits: int(float(digits)))).encode()
     except ValueError:
         return body
-
-
-class _KnownMembers(Gateway):
-    """Of a body in JSON only the members that the gateway knows go on."""
-
-    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
-        return await super().attempt(endpoint, dataclasses.replace(request, body=_known(request.body)))
 
 
 def _known(body: bytes) -> bytes:
@@ -206,105 +91,50 @@ def _known(body: bytes) -> bytes:
     return json.dumps({name: one for name, one in value.items() if not name.startswith("x_")}).encode()
 
 
-FAULTS: tuple[Fault, ...] = (
-    Fault(
-        name="tells-its-own-name",
-        why="the EPP is told the name of the pool in place of the authority, with which the request goes on",
-        breaks="DP-EXTP-01",
-        effect="warn",
-        gateway=_OwnName,
-    ),
-    Fault(
-        name="puts-are-posts",
-        why="a request with PUT is one with POST for the EPP and the model server",
-        breaks="DP-EXTP-01",
-        gateway=_PutsArePosts,
-    ),
-    Fault(
-        name="numbers-through-floats",
-        why="a body in JSON is written again, with each whole number rounded to what a floating-point one holds",
-        breaks="DP-EXTP-01",
-        gateway=_ThroughFloats,
-    ),
-    Fault(
-        name="known-members-only",
-        why="of a body in JSON the members that the gateway does not know are lost",
-        breaks="DP-EXTP-01",
-        gateway=_KnownMembers,
-    ),
-    Fault(
-        name="small-buffer",
-        why="a body of more than 32 KiB gets 413 when the EPP has answered the headers",
-        breaks="DP-EXTP-01",
-        gateway=_SmallBuffer,
-        settings={"mode": "BUFFERED"},
-    ),
-    Fault(
-        name="adds-what-the-epp-sets",
-        why="headers that the EPP sets are added to those of the same name",
-        breaks="DP-EXTP-01",
-        effect="warn",
-        gateway=_Adds,
-    ),
-    Fault(
-        name="takes-unsaid-for-append",
-        why="so it is where the EPP does not say whether to overwrite, as most do not",
-        breaks="DP-EXTP-01",
-        effect="warn",
-        gateway=_AddsWhereNothingIsSaid,
-    ),
-    Fault(
-        name="appends-the-destination",
-        why="where the EPP says so little its destination comes after the client's, and the first is read",
-        breaks="DP-DEST-01",
-        also_breaks={
-            "DP-DEST-04": "the client's is read where the EPP gives none, too",
-            "DP-EXTP-01": "other headers are added to the client's as well",
-        },
-        gateway=_AddsToTheClients,
-        claims={"follows": "header"},
-    ),
-    Fault(
-        name="chokes-on-pseudo-headers",
-        why="a request whose EPP sets :path, if only to what it is, gets 500",
-        breaks="DP-DEST-01",
-        gateway=_ChokesOnPseudoHeaders,
-    ),
-    Fault(
-        name="keeps-the-old-length",
-        why="a request goes on with the content-length that it came with, however long the EPP made its body",
-        breaks="DP-EXTP-01",
-        gateway=_OldLength,
-    ),
-    Fault(
-        name="keeps-the-old-length-of-a-collected-body",
-        why="so it is where the body is collected, and the EPP sets the length that it gives it",
-        breaks="DP-EXTP-01",
-        gateway=_OldLength,
-        settings={"mode": "BUFFERED"},
-    ),
-    Fault(
-        name="keeps-the-old-length-of-responses",
-        why="so does a response",
-        breaks="DP-EXTP-01",
-        gateway=_OldLengthOfResponses,
-    ),
-    Fault(
-        name="chokes-on-a-length",
-        why="a request whose EPP sets content-length gets 500, as then there are two",
-        breaks="DP-DEST-01",
-        gateway=_TwoLengths,
-    ),
-    Fault(
-        name="retries-the-clients-own-request",
-        why="a retry is sent what the client sent, and not what the EPP made of it",
-        breaks="DP-EXTP-01",
-        gateway=_RetriesTheClients,
-    ),
-    Fault(
-        name="error-pages-for-model-servers",
-        why="a page takes the place of what a model server says with an error, and what the EPP has let go",
-        breaks="DP-EXTP-01",
-        gateway=_Page,
-    ),
-)
+fault("tells-its-own-name", "DP-EXTP-01",
+      "the EPP is told the name of the pool in place of the authority, with which the request goes on",
+      telling(lambda _: {"authority": "pool.internal"}), effect="warn")
+fault("puts-are-posts", "DP-EXTP-01",
+      "a request with PUT is one with POST for the EPP and the model server",
+      changed(Gateway, handle=lambda up, _, request: up(fields(
+          lambda one: {"method": "POST" if one.method == "PUT" else one.method})(request))))
+fault("numbers-through-floats", "DP-EXTP-01",
+      "a body in JSON is written again, with each whole number rounded to a floating-point one",
+      sending(lambda request: {"body": _through_floats(request.body)}))
+fault("known-members-only", "DP-EXTP-01",
+      "of a body in JSON the members that the gateway does not know are lost",
+      sending(lambda request: {"body": _known(request.body)}))
+fault("small-buffer", "DP-EXTP-01",
+      "a body of more than 32 KiB gets 413 when the EPP has answered the headers",
+      changed(Talk, _send=_no_room), settings={"mode": "BUFFERED"})
+fault("adds-what-the-epp-sets", "DP-EXTP-01",
+      "headers that the EPP sets are added to those of the same name", AddingTalk, effect="warn")
+fault("takes-unsaid-for-append", "DP-EXTP-01",
+      "headers are added where the EPP does not say whether to overwrite, as most do not",
+      ADDING_UNSAID, effect="warn")
+fault("appends-the-destination", "DP-DEST-01",
+      "where the EPP says so little its destination comes after the client's, and the first is read",
+      ADDING_UNSAID, changed(ClientKept, walk=lambda up, _, decision, pool: up(
+          dataclasses.replace(decision, headers=decision.headers[::-1], metadata={}), pool)),
+      also={"DP-DEST-04": "the client's is read where the EPP gives none, too",
+            "DP-EXTP-01": "other headers are added to the client's as well"}, claims={"follows": "header"})
+fault("chokes-on-pseudo-headers", "DP-DEST-01",
+      "a request whose EPP sets :path, if only to what it is, gets 500", _choking(":"))
+fault("keeps-the-old-length", "DP-EXTP-01",
+      "a request goes on with the content-length that it came with, however long the EPP made its body",
+      changed(Talk, ask=_old_length))
+fault("keeps-the-old-length-of-a-collected-body", "DP-EXTP-01",
+      "the same where the body is collected, and the EPP sets the length that it gives it",
+      changed(Talk, ask=_old_length), settings={"mode": "BUFFERED"})
+fault("keeps-the-old-length-of-responses", "DP-EXTP-01",
+      "a response goes on with the content-length that it came with, however long the EPP made its body",
+      taking(lambda told, response, _: dataclasses.replace(told, body=told.body[: len(response.body)])))
+fault("chokes-on-a-length", "DP-DEST-01",
+      "a request whose EPP sets content-length gets 500, as then there are two", _choking("content-length"))
+fault("retries-the-clients-own-request", "DP-EXTP-01",
+      "a retry is sent what the client sent, and not what the EPP made of it",
+      changed(Gateway, through=_retries_the_clients))
+fault("error-pages-for-model-servers", "DP-EXTP-01",
+      "a page takes the place of what a model server says with an error, and what the EPP has let go",
+      taking(lambda told, response, endpoint: dataclasses.replace(told, body=b"<h1>Something went wrong</h1>")
+             if endpoint is not None and response.status >= 400 else told))

@@ -13,7 +13,7 @@ from fake_proxy.client import HttpRequest
 from real_envoy.http_client import send_request
 from real_envoy.http_response import HttpResponse
 from reference_gateway.epp_client import Decision
-from reference_gateway.fault import Fault
+from reference_gateway.fault import variant
 from reference_gateway.http import GatewayRequest
 from reference_gateway.relay import BackendPool, Gateway, Settings
 
@@ -80,9 +80,5 @@ class _Checking(_Selective):
             await asyncio.sleep(INTERVAL)
 
 
-VARIANTS: tuple[Fault, ...] = (
-    Fault(name="ejects", why="a pod at which a request failed is left out for a second", gateway=_Ejecting),
-    Fault(
-        name="checks-health", why="a pod that fails a health check is left out until it passes three", gateway=_Checking
-    ),
-)
+variant("ejects", "a pod at which a request failed is left out for a second", _Ejecting)
+variant("checks-health", "a pod that fails a health check is left out until it passes three", _Checking)

@@ -1,5 +1,6 @@
 """Gateways that send a request to two endpoints of a list: at once, which is wrong, or where the first takes long;
 or to the second where the first refused it."""
+# fmt: off
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import asyncio
 import itertools
 from collections.abc import Iterator
 
-from reference_gateway.fault import Fault
+from reference_gateway.changes import changed
+from reference_gateway.fault import fault, variant
 from reference_gateway.http import GatewayRequest
 from reference_gateway.relay import BUSY, Gateway, PoolOutcome
 
@@ -41,11 +43,17 @@ class _HedgingGets(_Hedging):
         return await Gateway.forward(self, request, endpoints, tried)
 
 
-class _HedgingLate(_Hedging):
-    after = 0.25
+fault("hedges-at-once", "DP-DEST-02",
+      "the first two endpoints of a list get the request at the same time", _Hedging)
+fault("hedges-gets-at-once", "DP-DEST-02",
+      "the first two endpoints of a list get a GET at the same time", _HedgingGets)
+variant("hedges-late",
+        "the second endpoint of a list gets the request, too, where the first has not answered for 0.25 s",
+        changed(_Hedging, after=0.25))
 
 
-class _RetriesRefusals(Gateway):
+@variant("retries-404", "where an endpoint of a list answers 404, the next is tried")
+class RetriesRefusals(Gateway):
     """What one endpoint does not know the next may, as an adapter that is not loaded everywhere."""
 
     async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
@@ -55,32 +63,3 @@ class _RetriesRefusals(Gateway):
             if outcome.response.status not in (404, BUSY) or more is None:
                 return outcome
             endpoints = itertools.chain((more,), endpoints)
-
-
-FAULTS: tuple[Fault, ...] = (
-    Fault(
-        name="hedges-at-once",
-        why="the first two endpoints of a list get the request at the same time",
-        breaks="DP-DEST-02",
-        gateway=_Hedging,
-    ),
-    Fault(
-        name="hedges-gets-at-once",
-        why="the first two endpoints of a list get a GET at the same time",
-        breaks="DP-DEST-02",
-        gateway=_HedgingGets,
-    ),
-)
-
-VARIANTS: tuple[Fault, ...] = (
-    Fault(
-        name="hedges-late",
-        why="the second endpoint of a list gets the request, too, where the first has not answered for 0.25 s",
-        gateway=_HedgingLate,
-    ),
-    Fault(
-        name="retries-404",
-        why="where an endpoint of a list answers 404, the next is tried",
-        gateway=_RetriesRefusals,
-    ),
-)

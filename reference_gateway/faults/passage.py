@@ -1,77 +1,93 @@
 """Faults by which requests and responses are lost, cut, doubled or mixed up on their way. Each is the right gateway
 otherwise."""
+# fmt: off
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+from typing import Any
 
-from ext_proc.messages import CommonResponse, ProcessingResponse
+from ext_proc.messages import CommonResponse
 from ext_proc.record import header
 from real_envoy.http_response import HttpResponse
+from reference_gateway.changes import changed, hearing, receiving, responding, sending, taking
 from reference_gateway.epp_client import Answered, EppUnavailable, Talk
-from reference_gateway.fault import Fault
+from reference_gateway.fault import fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
-from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
+from reference_gateway.relay import Gateway
 
 BUFFER = 64 * 1024
 """Bytes of a response for which there is room."""
 
-
-class _FailoverLosesTheBody(Gateway):
-    """The body was read for the first pool, and nothing of it is left for the second."""
-
-    async def through(
-        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
-    ) -> PoolOutcome:
-        left = request if before is None else dataclasses.replace(request, body=b"")
-        return await super().through(pool, talk, left, before=before)
+# -- requests
 
 
-class _QueryLost(Gateway):
-    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
-        return await super().attempt(endpoint, dataclasses.replace(request, path=request.path.partition("?")[0]))
+def _announced(up: Any, _: Any, request: GatewayRequest) -> Any:
+    known = request.http == 2 or header(request.headers, b"content-length") is not None
+    return up(request if known else dataclasses.replace(request, body=b"", trailers=()))
 
 
-class _NoLengthNoBody(Gateway):
-    """Only what a content-length announces is read."""
+async def _twice(up: Any, _: Any, endpoint: str, request: GatewayRequest) -> Any:
+    got = await up(endpoint, request)
+    if got is not None and got.status == 200:
+        await up(endpoint, request)
+    return got
 
-    def admit(self, request: GatewayRequest) -> tuple[GatewayRequest, list[str] | None]:
-        known = request.http == 2 or header(request.headers, b"content-length") is not None
-        return super().admit(request if known else dataclasses.replace(request, body=b"", trailers=()))
+
+async def _before_the_epp(up: Any, gateway: Any, pool: Any, talk: Any, request: GatewayRequest, *, before: Any) -> Any:
+    await gateway.forward(request, gateway.unsteered(pool), [])
+    return await up(pool, talk, request, before=before)
 
 
-class _SendsTwice(Gateway):
-    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
-        got = await super().attempt(endpoint, request)
-        if got is not None and got.status == 200:
-            await super().attempt(endpoint, request)
+fault("failover-loses-the-body", "DP-EXTP-01",
+      "a request that moves on to the second pool comes there without its body",
+      changed(Gateway, through=lambda up, _, pool, talk, request, before: up(
+          pool, talk, request if before is None else dataclasses.replace(request, body=b""), before=before)),
+      version="next", pools=2)
+fault("query-lost", "DP-EXTP-01",
+      "the model server is asked for the path without its query",
+      sending(lambda request: {"path": request.path.partition("?")[0]}))
+fault("chunked-body-taken-for-none", "DP-EXTP-01",
+      "a body of HTTP/1.1 whose length is not told is taken for none", changed(Gateway, admit=_announced))
+fault("sent-twice", "DP-DEST-01",
+      "a request that was served is sent to its model server once more", changed(Gateway, attempt=_twice),
+      also={"DP-DEST-02": "so it is where the endpoint is the first of a list"})
+fault("model-server-first", "DP-DEST-01",
+      "a model server gets the request before the EPP is asked about it", changed(Gateway, through=_before_the_epp),
+      also={"DP-ERR-01": "so it is with requests that the EPP refuses",
+            "DP-FAIL-01": "and with those about which no EPP can be asked"})
+
+# -- responses
+
+
+async def _waits_for_head(up: Any, _: Any, endpoint: str, request: GatewayRequest) -> Any:
+    got = await up(endpoint, request)
+    if request.method == "HEAD":
+        await asyncio.Event().wait()
+    return got
+
+
+def _type(response: Any) -> bytes:
+    return header(response.headers, b"content-type") or b""
+
+
+def _too_long(response: GatewayResponse, _: Any) -> GatewayResponse:
+    if len(response.body) <= BUFFER:
+        return response
+    return GatewayResponse(status=502, headers=((b"content-type", b"text/plain"),), body=b"response too large")
+
+
+def _no_text(got: HttpResponse, _: Any) -> HttpResponse:
+    if got.status != 200 or not _type(got).startswith(b"text/plain"):
         return got
+    return dataclasses.replace(got, status=502, pieces=(b"a response that is not JSON",), trailers=())
 
 
-class _ModelServerFirst(Gateway):
-    """The request is tried without the EPP, which is asked when that is done."""
-
-    async def through(
-        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
-    ) -> PoolOutcome:
-        await self.forward(request, self.unsteered(pool), [])
-        return await super().through(pool, talk, request, before=before)
-
-
-class _WaitsForTheBodyOfHead(Gateway):
-    """The response to HEAD has a content-length, and the body is waited for."""
-
-    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
-        got = await super().attempt(endpoint, request)
-        if request.method == "HEAD":
-            await asyncio.Event().wait()
-        return got
-
-
-class _ResponsesMixUp(Gateway):
-    """The response is kept in a field of the gateway, and read a moment later."""
-
+@fault("responses-mix-up", "DP-EXTP-01",
+       "bodies are not sent to the EPP, and of several requests at a time one gets the response of another",
+       settings={"mode": "NONE"})
+class ResponsesMixUp(Gateway):
     _last: HttpResponse | None
 
     async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
@@ -80,43 +96,32 @@ class _ResponsesMixUp(Gateway):
         return self._last
 
 
-class _StreamsCut(Gateway):
-    async def handle(self, request: GatewayRequest) -> GatewayResponse:
-        response = await super().handle(request)
-        kind = header(response.headers, b"content-type") or b""
-        return dataclasses.replace(response, cut=kind.startswith(b"text/event-stream"))
-
-
-class _LongResponseAs502(Gateway):
-    async def handle(self, request: GatewayRequest) -> GatewayResponse:
-        response = await super().handle(request)
-        if len(response.body) <= BUFFER:
-            return response
-        return GatewayResponse(status=502, headers=((b"content-type", b"text/plain"),), body=b"response too large")
-
-
-class _TextAs502(Gateway):
-    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
-        got = await super().attempt(endpoint, request)
-        kind = header(got.headers, b"content-type") if got is not None else None
-        if got is None or got.status != 200 or not (kind or b"").startswith(b"text/plain"):
-            return got
-        return dataclasses.replace(got, status=502, pieces=(b"a response that is not JSON",), trailers=())
-
-
-class _RefusedResponseTalk(Talk):
-    """What the EPP says of a response can change it, and not take its place."""
-
+@fault("epp-that-is-done-as-500", "DP-EXTP-01",
+       "the client gets 500 in place of the response if the EPP closed its stream after the request")
+class NeedingTalk(Talk):
     async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
         told = await super().tell(response, endpoint, tried)
-        return told if told.status == response.status else response
+        ended = self._stream.ended if self._stream is not None else None
+        left = ended is not None and ended.how == "status" and ended.status == 0
+        return GatewayResponse(status=500, body=b"the endpoint picker left") if left else told
 
 
-class _RefusedResponses(Gateway):
-    talk_type = _RefusedResponseTalk
+fault("head-never-answered", "DP-EXTP-01",
+      "the response to HEAD is held back until its body comes, which it does not have",
+      changed(Gateway, attempt=_waits_for_head))
+fault("streams-cut", "DP-EXTP-01",
+      "a stream of events, which the EPP got whole, ends in its midst for the client",
+      responding(lambda response, _: dataclasses.replace(
+          response, cut=_type(response).startswith(b"text/event-stream"))))
+fault("long-response-as-502", "DP-EXTP-01",
+      "a response of more than 64 KiB, which the EPP got whole, becomes 502 for the client", responding(_too_long))
+fault("text-as-502", "DP-EXTP-01",
+      "a response of type text/plain becomes 502, for the EPP and for the client", receiving(_no_text))
+
+# -- refusals that come late
 
 
-class _OnItsWayTalk(Talk):
+class OnItsWayTalk(Talk):
     """A request is on its way once the EPP has named its endpoint, and what the EPP refuses of its body goes on."""
 
     async def _heard(self, side: str, part: str) -> None:
@@ -134,14 +139,19 @@ class _OnItsWayTalk(Talk):
                 raise
 
 
-class _RefusedAfterAPick(Gateway):
-    talk_type = _OnItsWayTalk
+fault("refused-responses-pass", "DP-ERR-01",
+      "the client gets the response of the model server although the EPP refuses it",
+      taking(lambda told, response, _: told if told.status == response.status else response))
+fault("refused-after-a-pick", "DP-ERR-01",
+      "in full duplex a request whose end the EPP refuses, having named an endpoint, is served by that", OnItsWayTalk)
+fault("refused-after-a-pick-piece-by-piece", "DP-ERR-01",
+      "the same where the EPP answers the body piece by piece", OnItsWayTalk, settings={"mode": "STREAMED"})
 
 
-class _LateBodyLostTalk(Talk):
-    """What the EPP says after it has named an endpoint is a status, and no more."""
-
-    async def _receive(self) -> ProcessingResponse | None:
+@fault("refused-after-a-pick-without-its-body", "DP-ERR-01",
+       "where the EPP refuses after it has named an endpoint, the client gets the status, and not the EPP's words")
+class LateBodyLostTalk(Talk):
+    async def _receive(self) -> Any:
         try:
             return await super()._receive()
         except Answered as answer:
@@ -150,50 +160,25 @@ class _LateBodyLostTalk(Talk):
             raise
 
 
-class _LateBodyLost(Gateway):
-    talk_type = _LateBodyLostTalk
+# -- bodies that the EPP changes
 
 
-class _GoingOnTalk(Talk):
-    """Bodies are taken from answers to bodies only."""
-
-    side = "request"
-
-    async def _receive(self) -> ProcessingResponse | None:
-        answer = await super()._receive()
-        kind = f"{self.side}_headers"
-        if answer is not None and answer.WhichOneof("response") == kind:
+def _going_on(side: str) -> type[Talk]:
+    """Takes CONTINUE_AND_REPLACE for CONTINUE."""
+    def change(answer: Any) -> None:
+        kind = f"{side}_headers"
+        if answer.WhichOneof("response") == kind:
             getattr(answer, kind).response.status = CommonResponse.CONTINUE
-        return answer
+
+    return hearing(change)
 
 
-class _GoingOnWithResponsesTalk(_GoingOnTalk):
-    side = "response"
+def _never_cleared(answer: Any) -> None:
+    if answer.HasField("request_body"):
+        answer.request_body.response.body_mutation.ClearField("clear_body")
 
 
-class _ReplacementLost(Gateway):
-    talk_type = _GoingOnTalk
-
-
-class _ReplacedResponseLost(Gateway):
-    talk_type = _GoingOnWithResponsesTalk
-
-
-class _NeverClearingTalk(Talk):
-    """Of the mutations of a body only another body is known."""
-
-    async def _receive(self) -> ProcessingResponse | None:
-        answer = await super()._receive()
-        if answer is not None and answer.HasField("request_body"):
-            answer.request_body.response.body_mutation.ClearField("clear_body")
-        return answer
-
-
-class _ClearedBodiesGoOn(Gateway):
-    talk_type = _NeverClearingTalk
-
-
-class _EndingTalk(Talk):
+class EndingTalk(Talk):
     """What an EPP that fails has given back of a body is taken for all of it: nothing."""
 
     side = "request"
@@ -207,186 +192,26 @@ class _EndingTalk(Talk):
             self._decision.body = b""
 
 
-class _EndingResponsesTalk(_EndingTalk):
-    side = "response"
-
-
-class _BrokenOffAsWhole(Gateway):
-    talk_type = _EndingTalk
-
-
-class _BrokenOffResponseAsWhole(Gateway):
-    talk_type = _EndingResponsesTalk
-
-
-class _NeedingTalk(Talk):
-    """An EPP that is not there for the response has failed."""
-
-    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
-        told = await super().tell(response, endpoint, tried)
-        ended = self._stream.ended if self._stream is not None else None
-        left = ended is not None and ended.how == "status" and ended.status == 0
-        return GatewayResponse(status=500, body=b"the endpoint picker left") if left else told
-
-
-class _NeedsTheEpp(Gateway):
-    talk_type = _NeedingTalk
-
-
-class _OpenWithoutBody(Gateway):
-    """What was read of the body was for the EPP."""
-
-    async def without_epp(self, pool: BackendPool, request: GatewayRequest, problem: str) -> GatewayResponse:
-        return await super().without_epp(pool, dataclasses.replace(request, body=b""), problem)
-
-
-FAULTS: tuple[Fault, ...] = (
-    Fault(
-        name="failover-loses-the-body",
-        why="a request that moves on to the second pool comes there without its body",
-        breaks="DP-EXTP-01",
-        version="next",
-        gateway=_FailoverLosesTheBody,
-        pools=2,
-    ),
-    Fault(
-        name="query-lost",
-        why="the model server is asked for the path without its query",
-        breaks="DP-EXTP-01",
-        gateway=_QueryLost,
-    ),
-    Fault(
-        name="chunked-body-taken-for-none",
-        why="a body of HTTP/1.1 whose length is not told is taken for none",
-        breaks="DP-EXTP-01",
-        gateway=_NoLengthNoBody,
-    ),
-    Fault(
-        name="sent-twice",
-        why="a request that was served is sent to its model server once more",
-        breaks="DP-DEST-01",
-        also_breaks={"DP-DEST-02": "so it is where the endpoint is the first of a list"},
-        gateway=_SendsTwice,
-    ),
-    Fault(
-        name="model-server-first",
-        why="a model server gets the request before the EPP is asked about it",
-        breaks="DP-DEST-01",
-        also_breaks={
-            "DP-ERR-01": "so it is with requests that the EPP refuses",
-            "DP-FAIL-01": "and with those about which no EPP can be asked",
-        },
-        gateway=_ModelServerFirst,
-    ),
-    Fault(
-        name="head-never-answered",
-        why="the response to HEAD is held back until its body comes, which it does not have",
-        breaks="DP-EXTP-01",
-        gateway=_WaitsForTheBodyOfHead,
-    ),
-    Fault(
-        name="responses-mix-up",
-        why="bodies are not sent to the EPP, and of several requests at a time one gets the response of another",
-        breaks="DP-EXTP-01",
-        gateway=_ResponsesMixUp,
-        settings={"mode": "NONE"},
-    ),
-    Fault(
-        name="streams-cut",
-        why="a stream of events, which the EPP got whole, ends in its midst for the client",
-        breaks="DP-EXTP-01",
-        gateway=_StreamsCut,
-    ),
-    Fault(
-        name="long-response-as-502",
-        why="a response of more than 64 KiB, which the EPP got whole, becomes 502 for the client",
-        breaks="DP-EXTP-01",
-        gateway=_LongResponseAs502,
-    ),
-    Fault(
-        name="text-as-502",
-        why="a response of type text/plain becomes 502, for the EPP and for the client",
-        breaks="DP-EXTP-01",
-        gateway=_TextAs502,
-    ),
-    Fault(
-        name="refused-responses-pass",
-        why="the client gets the response of the model server although the EPP refuses it",
-        breaks="DP-ERR-01",
-        gateway=_RefusedResponses,
-    ),
-    Fault(
-        name="refused-after-a-pick",
-        why="in full duplex a request whose end the EPP refuses, having named an endpoint, is served by that",
-        breaks="DP-ERR-01",
-        gateway=_RefusedAfterAPick,
-    ),
-    Fault(
-        name="refused-after-a-pick-piece-by-piece",
-        why="so it is where the EPP answers the body piece by piece",
-        breaks="DP-ERR-01",
-        gateway=_RefusedAfterAPick,
-        settings={"mode": "STREAMED"},
-    ),
-    Fault(
-        name="refused-after-a-pick-without-its-body",
-        why="so refused, the client gets the status, and not the EPP's words",
-        breaks="DP-ERR-01",
-        gateway=_LateBodyLost,
-    ),
-    Fault(
-        name="replaced-body-lost",
-        why="CONTINUE_AND_REPLACE is taken for CONTINUE, so that the client's own body goes on",
-        breaks="DP-EXTP-01",
-        gateway=_ReplacementLost,
-        settings={"mode": "STREAMED"},
-    ),
-    Fault(
-        name="replaced-response-lost",
-        why="CONTINUE_AND_REPLACE of a response is taken for CONTINUE, so that the client gets the model server's body",
-        breaks="DP-EXTP-01",
-        gateway=_ReplacedResponseLost,
-        settings={"mode": "BUFFERED"},
-    ),
-    Fault(
-        name="cleared-body-goes-on",
-        why="the EPP clears the body, which was collected for it, and the model server gets it all the same",
-        breaks="DP-EXTP-01",
-        gateway=_ClearedBodiesGoOn,
-        settings={"mode": "BUFFERED"},
-    ),
-    Fault(
-        name="cleared-pieces-go-on",
-        why="the EPP clears the body piece by piece, and the model server gets it all the same",
-        breaks="DP-EXTP-01",
-        gateway=_ClearedBodiesGoOn,
-        settings={"mode": "STREAMED"},
-    ),
-    Fault(
-        name="broken-off-body-as-whole",
-        why="the body of a request whose EPP fails in its midst ends for the model server where the EPP left it",
-        breaks="DP-EXTP-01",
-        gateway=_BrokenOffAsWhole,
-    ),
-    Fault(
-        name="broken-off-response-as-whole",
-        why="so does the body of a response for the client",
-        breaks="DP-EXTP-01",
-        gateway=_BrokenOffResponseAsWhole,
-    ),
-    Fault(
-        name="epp-that-is-done-as-500",
-        why="the client gets 500 in place of the response if the EPP closed its stream once the request was answered",
-        breaks="DP-EXTP-01",
-        gateway=_NeedsTheEpp,
-    ),
-    Fault(
-        name="fails-open-without-the-body",
-        why="without an EPP requests are sent on, as configured, and lose their bodies",
-        breaks="DP-FAIL-01",
-        effect="warn",
-        gateway=_OpenWithoutBody,
-        settings={"fails_open": True},
-        claims={"failureMode": "open"},
-    ),
-)
+fault("replaced-body-lost", "DP-EXTP-01",
+      "CONTINUE_AND_REPLACE is taken for CONTINUE, so that the client's own body goes on",
+      _going_on("request"), settings={"mode": "STREAMED"})
+fault("replaced-response-lost", "DP-EXTP-01",
+      "CONTINUE_AND_REPLACE of a response is taken for CONTINUE: the client gets the model server's body",
+      _going_on("response"), settings={"mode": "BUFFERED"})
+fault("cleared-body-goes-on", "DP-EXTP-01",
+      "the EPP clears the body, which was collected for it, and the model server gets it all the same",
+      hearing(_never_cleared), settings={"mode": "BUFFERED"})
+fault("cleared-pieces-go-on", "DP-EXTP-01",
+      "the EPP clears the body piece by piece, and the model server gets it all the same",
+      hearing(_never_cleared), settings={"mode": "STREAMED"})
+fault("broken-off-body-as-whole", "DP-EXTP-01",
+      "if the EPP fails in the midst of a request's body, the model server gets the rest as if it were whole",
+      EndingTalk)
+fault("broken-off-response-as-whole", "DP-EXTP-01",
+      "if the EPP fails in the midst of a response's body, the client gets the rest as if it were whole",
+      changed(EndingTalk, side="response"))
+fault("fails-open-without-the-body", "DP-FAIL-01",
+      "without an EPP requests are sent on, as configured, and lose their bodies",
+      changed(Gateway, without_epp=lambda up, _, pool, request, problem: up(
+          pool, dataclasses.replace(request, body=b""), problem)),
+      effect="warn", settings={"fails_open": True}, claims={"failureMode": "open"})

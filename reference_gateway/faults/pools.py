@@ -1,4 +1,5 @@
 """Faults of a gateway with two pools (version `next`): whose EPP is asked, whose endpoints are used, who is told."""
+# fmt: off
 
 from __future__ import annotations
 
@@ -6,42 +7,48 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from ext_proc.messages import HttpHeaders
-from reference_gateway.epp_client import NAMESPACE, SERVED, Decision, Talk
-from reference_gateway.fault import Fault
+from reference_gateway.changes import changed, walking
+from reference_gateway.epp_client import NAMESPACE, SERVED, Talk
+from reference_gateway.fault import fault
 from reference_gateway.http import GatewayRequest
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
 
-
-class _OutOfOrder(Gateway):
-    """The right first endpoint, then the list from its end."""
-
-    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
-        listed = list(super().walk(decision, pool))
-        yield from itertools.chain(listed[:1], (one for one in pool.endpoints if one not in listed), listed[1:])
+pool_fault = partial(fault, version="next", pools=2)
 
 
-class _SecondUnasked(Gateway):
-    async def through(
-        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
-    ) -> PoolOutcome:
+def _out_of_order(listed: list[str], _: Any, pool: Any) -> list[str]:
+    return [*listed[:1], *(one for one in pool.endpoints if one not in listed), *listed[1:]]
+
+
+def _second(endpoints: Any) -> type[Gateway]:
+    """Sends a request to `endpoints(gateway, pool, talk, request, before)` of the second pool."""
+    async def act(up: Any, gateway: Any, pool: Any, talk: Any, request: Any, *, before: Any) -> Any:
         if before is None:
-            return await super().through(pool, talk, request, before=before)
-        return await self.forward(request, iter(pool.endpoints), [])
+            return await up(pool, talk, request, before=before)
+        return await gateway.forward(request, iter(await endpoints(gateway, pool, talk, request, before)), [])
+
+    return changed(Gateway, through=act)
 
 
-class _OldEndpointsAgain(Gateway):
-    async def through(
-        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
-    ) -> PoolOutcome:
-        if before is None:
-            return await super().through(pool, talk, request, before=before)
-        decision = await talk.ask(request)
-        again = itertools.chain(before.tried, self.walk(decision, pool))
-        return await self.forward(request, again, [])
+async def _unasked(_: Any, pool: Any, *__: Any) -> Any:
+    return pool.endpoints
+
+
+async def _old_ones_too(gateway: Any, pool: Any, talk: Any, request: Any, before: Any) -> Any:
+    decision = await talk.ask(request)
+    return itertools.chain(before.tried, gateway.walk(decision, pool))
+
+
+pool_fault("pool-out-of-order", "DP-SCOPE-01",
+           "a retry stays in the pool, and leaves its list", walking(_out_of_order))
+pool_fault("second-epp-unasked", "DP-SCOPE-02",
+           "the second pool is used without asking its EPP", _second(_unasked))
+pool_fault("old-endpoints-again", "DP-SCOPE-02",
+           "the second EPP is asked, and endpoints of the first pool are tried again", _second(_old_ones_too))
 
 
 class _Told(Talk):
@@ -76,11 +83,9 @@ class _FirstFailed(PoolOutcome):
     first: _Told
 
 
-class _FirstIsTold(Gateway):
-    """The EPP of the first pool learns who served, and that of the second, which served, does not."""
-
-    talk_type = _Told
-
+@pool_fault("first-epp-is-told", "DP-SCOPE-03",
+            "the endpoint of the second pool that served is reported to the EPP of the first", _Told)
+class FirstIsTold(Gateway):
     def open(self, pool: BackendPool, subset: list[str] | None, *, before: PoolOutcome | None) -> Talk:
         talk = super().open(pool, subset, before=before)
         assert isinstance(talk, _Told)
@@ -98,39 +103,3 @@ class _FirstIsTold(Gateway):
             talk.kept = True
             return _FirstFailed(response=outcome.response, endpoint=outcome.endpoint, tried=outcome.tried, first=talk)
         return outcome
-
-
-FAULTS: tuple[Fault, ...] = (
-    Fault(
-        name="pool-out-of-order",
-        why="a retry stays in the pool, and leaves its list",
-        breaks="DP-SCOPE-01",
-        version="next",
-        gateway=_OutOfOrder,
-        pools=2,
-    ),
-    Fault(
-        name="second-epp-unasked",
-        why="the second pool is used without asking its EPP",
-        breaks="DP-SCOPE-02",
-        version="next",
-        gateway=_SecondUnasked,
-        pools=2,
-    ),
-    Fault(
-        name="old-endpoints-again",
-        why="the second EPP is asked, and endpoints of the first pool are tried again",
-        breaks="DP-SCOPE-02",
-        version="next",
-        gateway=_OldEndpointsAgain,
-        pools=2,
-    ),
-    Fault(
-        name="first-epp-is-told",
-        why="the endpoint of the second pool that served is reported to the EPP of the first",
-        breaks="DP-SCOPE-03",
-        version="next",
-        gateway=_FirstIsTold,
-        pools=2,
-    ),
-)

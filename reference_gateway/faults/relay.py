@@ -1,34 +1,59 @@
 """Faults in what is done with the EPP's answers, and without it. Each is the right gateway but for one thing."""
+# fmt: off
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
-from ext_proc.messages import ImmediateResponse
 from ext_proc.record import header, values
-from reference_gateway.epp_client import DESTINATION, Decision, Talk
-from reference_gateway.fault import Fault
+from reference_gateway.changes import answering, changed, walking
+from reference_gateway.epp_client import DESTINATION, Decision
+from reference_gateway.fault import fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
-from reference_gateway.relay import BackendPool, Gateway, PoolOutcome, Settings
+from reference_gateway.relay import Gateway, Settings
+
+OPEN = {"failureMode": "open"}
 
 
-class _Unsteered(Gateway):
-    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
-        listed = list(super().walk(decision, pool))
-        yield from itertools.chain((one for one in pool.endpoints if one not in listed), listed)
+def _others(listed: list[str], pool: Any) -> list[str]:
+    return [one for one in pool.endpoints if one not in listed]
 
 
-class _MixesUp(Gateway):
-    """The answer of the EPP is kept in a field of the gateway, and read a moment later."""
+def _first_item(listed: list[str], decision: Decision, _: Any) -> list[str]:
+    first = decision.destinations().partition(",")[0].strip()
+    return [one for one in listed if one == first]
 
+
+def _retrying(change: Callable[[GatewayRequest], GatewayRequest]) -> type[Gateway]:
+    """Sends `change(request)` after the first attempt."""
+    async def act(up: Any, _: Any, request: GatewayRequest, endpoints: Any, tried: list[str]) -> Any:
+        first = await up(request, itertools.islice(endpoints, 1), tried)
+        return await up(change(request), endpoints, tried) if first.failed else first
+
+    return changed(Gateway, forward=act)
+
+
+NO_BODY = _retrying(lambda request: dataclasses.replace(request, body=b""))
+
+fault("cut-request-as-whole", "DP-EXTP-01",
+      "what a client sent of a body before it went away is told and sent on as the whole",
+      settings={"cut_is_whole": True})
+fault("pick-ignored", "DP-DEST-01",
+      "the gateway balances the load by itself, whatever the EPP says",
+      walking(lambda listed, _, pool: [*_others(listed, pool), *listed]),
+      also={"DP-DEST-02": "a list is ignored as well as a single endpoint"})
+
+
+@fault("picks-mix-up", "DP-DEST-01",
+       "of several requests at a time, all go where the EPP sent the one that it answered last")
+class MixesUp(Gateway):
     _last: Decision
 
-    async def through(
-        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
-    ) -> PoolOutcome:
+    async def through(self, pool: Any, talk: Any, request: GatewayRequest, *, before: Any) -> Any:
         assert before is None or before.failed
         own = self._last = await talk.ask(request)
         await asyncio.sleep(0.02)  # meanwhile others are answered
@@ -36,348 +61,146 @@ class _MixesUp(Gateway):
         return await self.forward(released, self.walk(self._last, pool), [])
 
 
-class _AnywhereAfterTheFirst(Gateway):
-    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
-        listed = list(super().walk(decision, pool))
-        yield from listed[:1]
-        yield from (one for one in pool.endpoints if one not in listed)
+fault("retries-go-anywhere", "DP-DEST-02",
+      "after the first endpoint of a list, retries go to others of the pool",
+      walking(lambda listed, _, pool: [*listed[:1], *_others(listed, pool)]))
+fault("retries-skip-one", "DP-DEST-02",
+      "a retry passes over the next endpoint of the list",
+      walking(lambda listed, *_: [*listed[:1], *listed[2:], *listed[1:2]]))
+fault("retries-lose-the-query", "DP-EXTP-01",
+      "a retry asks for the path without its query",
+      _retrying(lambda request: dataclasses.replace(request, path=request.path.partition("?")[0])))
+fault("retries-lose-the-body", "DP-EXTP-01",
+      "a retry is sent without the body, which the first attempt took", NO_BODY)
+fault("retries-lose-a-body-that-no-epp-sees", "DP-EXTP-01",
+      "bodies are not sent to the EPP, and a retry is sent without one", NO_BODY, settings={"mode": "NONE"})
+fault("retries-cut-the-body", "DP-EXTP-01",
+      "a retry is sent with the first 64 KiB of the body",
+      _retrying(lambda request: dataclasses.replace(request, body=request.body[: 64 * 1024])))
+fault("first-item-only", "DP-DEST-02",
+      "of a list only the first item is read, so that nothing is left where it is dead or no endpoint",
+      walking(_first_item))
+fault("last-first", "DP-DEST-02", "the list is walked from its end", walking(lambda listed, *_: listed[::-1]))
 
 
-class _SkipsOne(Gateway):
-    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
-        listed = list(super().walk(decision, pool))
-        yield from itertools.chain(listed[:1], listed[2:], listed[1:2])
-
-
-class _RetriesLoseTheQuery(Gateway):
-    async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
-        first = await super().forward(request, itertools.islice(endpoints, 1), tried)
-        if not first.failed:
-            return first
-        again = dataclasses.replace(request, path=request.path.partition("?")[0])
-        return await super().forward(again, endpoints, tried)
-
-
-class _RetriesLoseTheBody(Gateway):
-    """The body was read for the first attempt, and a retry has no more of it than a buffer holds."""
-
-    kept = 0
-
-    async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
-        first = await super().forward(request, itertools.islice(endpoints, 1), tried)
-        if not first.failed:
-            return first
-        return await super().forward(dataclasses.replace(request, body=request.body[: self.kept]), endpoints, tried)
-
-
-class _RetriesCutTheBody(_RetriesLoseTheBody):
-    kept = 64 * 1024
-
-
-class _FirstItemOnly(Gateway):
-    """Takes the text up to the first comma, as code of a time before lists would take the whole of it."""
-
-    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
-        first = decision.destinations().partition(",")[0].strip()
-        yield from (one for one in super().walk(decision, pool) if one == first)
-
-
-class _LastFirst(Gateway):
-    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
-        yield from reversed(list(super().walk(decision, pool)))
-
-
-class _KeepsToItsServer(Gateway):
-    """The first request of a client's connection decides where all others on it go."""
-
+@fault("keeps-to-its-server", "DP-DEST-01", "all requests of a client's connection go where the first one went")
+class KeepsToItsServer(Gateway):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._firsts: dict[int, str] = {}
 
-    async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
+    async def forward(self, request: GatewayRequest, endpoints: Any, tried: list[str]) -> Any:
         for endpoint in endpoints:
             first = self._firsts.setdefault(request.connection, endpoint)
             return await super().forward(request, itertools.chain((first,), endpoints), tried)
         return await super().forward(request, endpoints, tried)
 
 
-class _NoFallback(Gateway):
-    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
-        fallback = decision.fallback()
-        yield from (one for one in super().walk(decision, pool) if one != fallback)
+fault("retries-off", "DP-DEST-02",
+      "no attempt is made after the first, although retry is configured", settings={"retries": 0})
+fault("fallback-ignored", "DP-DEST-03",
+      "the fallback endpoint of 0.3.0 is not read",
+      walking(lambda listed, decision, _: [one for one in listed if one != decision.fallback()]),
+      effect="warn", version="0.3.0")
+
+# -- the client's own destination
 
 
 class ClientKept(Gateway):
     """The client's header stays on the request; what the EPP sets replaces it."""
 
-    def admit(self, request: GatewayRequest) -> tuple[GatewayRequest, list[str] | None]:
+    name = DESTINATION.encode()
+    """The header in which it stays."""
+
+    def admit(self, request: GatewayRequest) -> Any:
         admitted, subset = super().admit(request)
-        own = tuple(pair for pair in request.headers if pair[0] == DESTINATION.encode())
+        own = tuple((self.name, value) for value in values(request.headers, DESTINATION.encode()))
         return dataclasses.replace(admitted, headers=(*admitted.headers, *own)), subset
 
 
-class _ClientFirst(Gateway):
-    """The client's header is looked at before the EPP's answer is."""
+class _ClientNames(ClientKept):
+    name = b"x-named-by-the-client"
 
-    async def through(
-        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
-    ) -> PoolOutcome:
-        named = [value.decode("latin-1") for name, value in request.headers if name == b"x-named-by-the-client"]
-        if not named:
+    def named(self, request: GatewayRequest) -> list[str]:
+        """The first endpoint that the client named."""
+        return [value.decode("latin-1") for value in values(request.headers, self.name)][:1]
+
+
+fault("client-header-kept", "DP-DEST-04",
+      "the client's destination header is not removed, and counts where the EPP gives none",
+      ClientKept, effect="warn")
+
+
+@fault("client-steers", "DP-DEST-04",
+       "the client's destination header is followed before the EPP's answer", effect="warn",
+       also={"DP-DEST-01": "what the EPP gave is not followed where the client names another endpoint"})
+class ClientFirst(_ClientNames):
+    async def through(self, pool: Any, talk: Any, request: GatewayRequest, *, before: Any) -> Any:
+        if not (named := self.named(request)):
             return await super().through(pool, talk, request, before=before)
         await talk.ask(request)
         return await self.forward(request, iter(named), [])
 
-    def admit(self, request: GatewayRequest) -> tuple[GatewayRequest, list[str] | None]:
-        admitted, subset = super().admit(request)
-        named = tuple(values(request.headers, DESTINATION.encode()))[:1]
-        own = tuple((b"x-named-by-the-client", value) for value in named)
-        return dataclasses.replace(admitted, headers=(*admitted.headers, *own)), subset
 
-
-class _ClientSteersWithoutAnEpp(_ClientFirst):
-    """What the client names is where a request goes that no EPP steers."""
-
-    through = Gateway.through
-
-    async def without_epp(self, pool: BackendPool, request: GatewayRequest, problem: str) -> GatewayResponse:
-        named = [value.decode("latin-1") for value in values(request.headers, b"x-named-by-the-client")]
-        if not named:
+@fault("client-steers-without-an-epp", "DP-DEST-04",
+       "without an EPP requests are sent on, as configured, to where the client's destination header says",
+       effect="warn", settings={"fails_open": True}, claims=OPEN)
+class ClientSteersWithoutAnEpp(_ClientNames):
+    async def without_epp(self, pool: Any, request: GatewayRequest, problem: str) -> GatewayResponse:
+        if not (named := self.named(request)):
             return await super().without_epp(pool, request, problem)
         return (await self.forward(request, iter(named), [])).response
 
 
-class _ErrorAs500(Gateway):
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
-        return dataclasses.replace(await super().answered(answer, pool, request), status=500)
+# -- refusals of the EPP
 
 
-class _LateErrorAs500(Gateway):
-    """An error that comes when a body of unknown length is read is taken for a failure to read it."""
-
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
-        response = await super().answered(answer, pool, request)
-        unknown = request.body and header(request.headers, b"content-length") is None
-        return dataclasses.replace(response, status=500) if unknown else response
+def _as_text(response: GatewayResponse, _: Any) -> dict[str, Any]:
+    kept = [pair for pair in response.headers if pair[0] != b"content-type"]
+    return {"headers": (*kept, (b"content-type", b"text/plain; charset=utf-8"))}  # as Go's `http.Error` does
 
 
-class _ErrorWithoutBody(Gateway):
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
-        return dataclasses.replace(await super().answered(answer, pool, request), body=b"error")
+def _length_unknown(request: GatewayRequest) -> bool:
+    return bool(request.body) and header(request.headers, b"content-length") is None
 
 
-class _ErrorWithoutHeaders(Gateway):
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
-        return dataclasses.replace(await super().answered(answer, pool, request), headers=())
+async def _ignored(_: Any, gateway: Any, __: Any, pool: Any, request: GatewayRequest) -> Any:
+    return (await gateway.forward(request, gateway.unsteered(pool), [])).response
 
 
-class _ErrorAsText(Gateway):
-    """As Go's `http.Error` writes it."""
-
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
-        response = await super().answered(answer, pool, request)
-        kept = [pair for pair in response.headers if pair[0] != b"content-type"]
-        return dataclasses.replace(response, headers=(*kept, (b"content-type", b"text/plain; charset=utf-8")))
+async def _mirrored(up: Any, gateway: Any, answer: Any, pool: Any, request: GatewayRequest) -> Any:
+    await gateway.forward(request, gateway.unsteered(pool), [])
+    return await up(answer, pool, request)
 
 
-class _ErrorWithTwoTypes(Gateway):
-    """As `Header.Add` of Go does it."""
+ANOTHER = {"DP-DEST-01": "which may be another than the one that the EPP named before it refused"}
 
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
-        response = await super().answered(answer, pool, request)
-        return dataclasses.replace(response, headers=((b"content-type", b"text/plain"), *response.headers))
+fault("error-as-500", "DP-ERR-01",
+      "whatever the EPP refuses with, the client gets 500", answering(lambda *_: {"status": 500}))
+fault("error-of-a-chunked-request-as-500", "DP-ERR-01",
+      "whatever the EPP refuses with, the client gets 500 if it did not say the length of its body",
+      answering(lambda _, request: {"status": 500} if _length_unknown(request) else {}))
+fault("error-without-its-body", "DP-ERR-01",
+      "the client gets an error page of the gateway in place of the EPP's words",
+      answering(lambda *_: {"body": b"error"}))
+fault("error-without-its-headers", "DP-ERR-01",
+      "headers such as retry-after are lost on the way to the client", answering(lambda *_: {"headers": ()}))
+fault("error-as-text", "DP-ERR-01",
+      "whatever the EPP refuses with, its type is text/plain for the client", answering(_as_text))
+fault("error-with-two-types", "DP-ERR-01",
+      "what the EPP refuses with has its type for the client, and text/plain as well",
+      answering(lambda response, _: {"headers": ((b"content-type", b"text/plain"), *response.headers)}))
+fault("error-ignored", "DP-ERR-01",
+      "a request that the EPP refuses is sent to a model server", changed(Gateway, answered=_ignored), also=ANOTHER)
+fault("error-after-a-model-server", "DP-ERR-01",
+      "the client gets the EPP's refusal, and a model server got the request all the same",
+      changed(Gateway, answered=_mirrored), also=ANOTHER)
 
+# -- without an EPP
 
-class _ErrorIgnored(Gateway):
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
-        assert answer.status.code
-        return (await self.forward(request, self.unsteered(pool), [])).response
-
-
-class _SentTwice(Gateway):
-    """The request is mirrored to a model server before the EPP is heard."""
-
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
-        await self.forward(request, self.unsteered(pool), [])
-        return await super().answered(answer, pool, request)
-
-
-FAULTS: tuple[Fault, ...] = (
-    Fault(
-        name="cut-request-as-whole",
-        why="what a client sent of a body before it went away is told and sent on as the whole",
-        breaks="DP-EXTP-01",
-        settings={"cut_is_whole": True},
-    ),
-    Fault(
-        name="pick-ignored",
-        why="the gateway balances the load by itself, whatever the EPP says",
-        breaks="DP-DEST-01",
-        also_breaks={"DP-DEST-02": "a list is ignored as well as a single endpoint"},
-        gateway=_Unsteered,
-    ),
-    Fault(
-        name="picks-mix-up",
-        why="of several requests at a time, all go where the EPP sent the one that it answered last",
-        breaks="DP-DEST-01",
-        gateway=_MixesUp,
-    ),
-    Fault(
-        name="retries-go-anywhere",
-        why="after the first endpoint of a list, retries go to others of the pool",
-        breaks="DP-DEST-02",
-        gateway=_AnywhereAfterTheFirst,
-    ),
-    Fault(
-        name="retries-skip-one",
-        why="a retry passes over the next endpoint of the list",
-        breaks="DP-DEST-02",
-        gateway=_SkipsOne,
-    ),
-    Fault(
-        name="retries-lose-the-query",
-        why="a retry asks for the path without its query",
-        breaks="DP-EXTP-01",
-        gateway=_RetriesLoseTheQuery,
-    ),
-    Fault(
-        name="retries-lose-the-body",
-        why="a retry is sent without the body, which the first attempt took",
-        breaks="DP-EXTP-01",
-        gateway=_RetriesLoseTheBody,
-    ),
-    Fault(
-        name="retries-lose-a-body-that-no-epp-sees",
-        why="bodies are not sent to the EPP, and a retry is sent without one",
-        breaks="DP-EXTP-01",
-        gateway=_RetriesLoseTheBody,
-        settings={"mode": "NONE"},
-    ),
-    Fault(
-        name="retries-cut-the-body",
-        why="a retry is sent with the first 64 KiB of the body",
-        breaks="DP-EXTP-01",
-        gateway=_RetriesCutTheBody,
-    ),
-    Fault(
-        name="first-item-only",
-        why="of a list only the first item is read, so that nothing is left where it is dead or no endpoint",
-        breaks="DP-DEST-02",
-        gateway=_FirstItemOnly,
-    ),
-    Fault(
-        name="last-first",
-        why="the list is walked from its end",
-        breaks="DP-DEST-02",
-        gateway=_LastFirst,
-    ),
-    Fault(
-        name="keeps-to-its-server",
-        why="all requests of a client's connection go where the first one went",
-        breaks="DP-DEST-01",
-        gateway=_KeepsToItsServer,
-    ),
-    Fault(
-        name="retries-off",
-        why="no attempt is made after the first, although retry is configured",
-        breaks="DP-DEST-02",
-        settings={"retries": 0},
-    ),
-    Fault(
-        name="fallback-ignored",
-        why="the fallback endpoint of 0.3.0 is not read",
-        breaks="DP-DEST-03",
-        effect="warn",
-        version="0.3.0",
-        gateway=_NoFallback,
-    ),
-    Fault(
-        name="client-header-kept",
-        why="the client's destination header is not removed, and counts where the EPP gives none",
-        breaks="DP-DEST-04",
-        effect="warn",
-        gateway=ClientKept,
-    ),
-    Fault(
-        name="client-steers",
-        why="the client's destination header is followed before the EPP's answer",
-        breaks="DP-DEST-04",
-        also_breaks={"DP-DEST-01": "what the EPP gave is not followed where the client names another endpoint"},
-        effect="warn",
-        gateway=_ClientFirst,
-    ),
-    Fault(
-        name="client-steers-without-an-epp",
-        why="without an EPP requests are sent on, as configured, to where the client's destination header says",
-        breaks="DP-DEST-04",
-        effect="warn",
-        gateway=_ClientSteersWithoutAnEpp,
-        settings={"fails_open": True},
-        claims={"failureMode": "open"},
-    ),
-    Fault(
-        name="error-as-500",
-        why="whatever the EPP refuses with, the client gets 500",
-        breaks="DP-ERR-01",
-        gateway=_ErrorAs500,
-    ),
-    Fault(
-        name="error-of-a-chunked-request-as-500",
-        why="whatever the EPP refuses with, the client gets 500 if it did not say the length of its body",
-        breaks="DP-ERR-01",
-        gateway=_LateErrorAs500,
-    ),
-    Fault(
-        name="error-without-its-body",
-        why="the client gets an error page of the gateway in place of the EPP's words",
-        breaks="DP-ERR-01",
-        gateway=_ErrorWithoutBody,
-    ),
-    Fault(
-        name="error-without-its-headers",
-        why="headers such as retry-after are lost on the way to the client",
-        breaks="DP-ERR-01",
-        gateway=_ErrorWithoutHeaders,
-    ),
-    Fault(
-        name="error-as-text",
-        why="whatever the EPP refuses with, its type is text/plain for the client",
-        breaks="DP-ERR-01",
-        gateway=_ErrorAsText,
-    ),
-    Fault(
-        name="error-with-two-types",
-        why="what the EPP refuses with has its type for the client, and text/plain as well",
-        breaks="DP-ERR-01",
-        gateway=_ErrorWithTwoTypes,
-    ),
-    Fault(
-        name="error-ignored",
-        why="a request that the EPP refuses is sent to a model server",
-        breaks="DP-ERR-01",
-        also_breaks={"DP-DEST-01": "which may be another than the one that the EPP named before it refused"},
-        gateway=_ErrorIgnored,
-    ),
-    Fault(
-        name="error-after-a-model-server",
-        why="the client gets the EPP's refusal, and a model server got the request all the same",
-        breaks="DP-ERR-01",
-        also_breaks={"DP-DEST-01": "which may be another than the one that the EPP named before it refused"},
-        gateway=_SentTwice,
-    ),
-    Fault(
-        name="fails-open",
-        why="without an EPP requests are sent on, although the gateway is to fail closed",
-        breaks="DP-FAIL-01",
-        also_breaks={"DP-DEST-01": "where an EPP fails after its pick, that is forgotten, too"},
-        effect="warn",
-        settings={"fails_open": True},
-    ),
-    Fault(
-        name="fails-closed",
-        why="without an EPP requests fail, although the gateway is to fail open",
-        breaks="DP-FAIL-01",
-        effect="warn",
-        claims={"failureMode": "open"},
-    ),
-)
+fault("fails-open", "DP-FAIL-01",
+      "without an EPP requests are sent on, although the gateway is to fail closed",
+      also={"DP-DEST-01": "where an EPP fails after its pick, that is forgotten, too"},
+      effect="warn", settings={"fails_open": True})
+fault("fails-closed", "DP-FAIL-01",
+      "without an EPP requests fail, although the gateway is to fail open", effect="warn", claims=OPEN)

@@ -1,4 +1,5 @@
 """Faults of a gateway that splits requests over two pools, and variants of it that are right."""
+# fmt: off
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 from ext_proc.messages import ImmediateResponse
 from reference_gateway.epp_client import Answered, Decision, Talk
-from reference_gateway.fault import Fault
+from reference_gateway.fault import fault, variant
 from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BUSY, BackendPool, Gateway, PoolOutcome
 
@@ -31,9 +32,7 @@ class _EppBeforePool(_Balances):
 class _PoolChosenAgain(_Balances):
     """The pool is chosen once more when the EPP has answered."""
 
-    async def through(
-        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
-    ) -> PoolOutcome:
+    async def through(self, pool: BackendPool, talk: Talk, request: Any, *, before: Any) -> PoolOutcome:
         again = next(iter(self.route(request))) if self.splits(request) else pool
         return await super().through(again, talk, request, before=before)
 
@@ -74,45 +73,21 @@ class _MovesToTheOtherPool(Gateway):
             talk.close()
 
 
-def _split(**fields: Any) -> Fault:
-    return Fault(pools=2, claims={"splitHeader": "x-split"}, **fields)
-
-
+SPLIT: dict[str, Any] = {"pools": 2, "claims": {"splitHeader": "x-split"}}
 _UNFOLLOWED = {"DP-DEST-01": "the pick of the wrong EPP is not followed, which is seen where the pool chosen is empty"}
 
-FAULTS: tuple[Fault, ...] = (
-    _split(
-        name="split-asks-one-epp",
-        why="one EPP is asked about all requests of a split, whichever pool is chosen",
-        breaks="DP-SPLIT-01",
-        also_breaks=_UNFOLLOWED,
-        gateway=_EppBeforePool,
-    ),
-    _split(
-        name="split-chooses-again",
-        why="the pool is chosen once more when the EPP has answered, so that EPP and endpoint are of two pools",
-        breaks="DP-SPLIT-01",
-        also_breaks=_UNFOLLOWED,
-        gateway=_PoolChosenAgain,
-    ),
-    _split(
-        name="split-fails-whole",
-        why="one pool without endpoints makes the whole route fail",
-        breaks="DP-SPLIT-02",
-        effect="warn",
-        gateway=_WholeRouteFails,
-    ),
-    _split(
-        name="envoy-split-asks-one-epp",
-        why="weighted clusters share one ext_proc filter, which asks the EPP of the first",
-        breaks="DP-SPLIT-01",
-        also_breaks=_UNFOLLOWED,
-        envoy="split-asks-one-epp",
-    ),
-)
+fault("split-asks-one-epp", "DP-SPLIT-01",
+      "one EPP is asked about all requests of a split, whichever pool is chosen",
+      _EppBeforePool, also=_UNFOLLOWED, **SPLIT)
+fault("split-chooses-again", "DP-SPLIT-01",
+      "the pool is chosen once more when the EPP has answered, so that EPP and endpoint are of two pools",
+      _PoolChosenAgain, also=_UNFOLLOWED, **SPLIT)
+fault("split-fails-whole", "DP-SPLIT-02",
+      "one pool without endpoints makes the whole route fail", _WholeRouteFails, effect="warn", **SPLIT)
+fault("envoy-split-asks-one-epp", "DP-SPLIT-01",
+      "weighted clusters share one ext_proc filter, which asks the EPP of the first",
+      also=_UNFOLLOWED, envoy="split-asks-one-epp", **SPLIT)
 
-VARIANTS: tuple[Fault, ...] = (
-    _split(name="split", why="a route that splits requests over two pools, each with its EPP"),
-    _split(name="split-moves-on", why="what one pool of a split refuses, the other gets", gateway=_MovesToTheOtherPool),
-    _split(name="envoy-split", why="a real Envoy: weighted clusters, each with its own ext_proc", envoy="split"),
-)
+variant("split", "a route that splits requests over two pools, each with its EPP", **SPLIT)
+variant("split-moves-on", "what one pool of a split refuses, the other gets", _MovesToTheOtherPool, **SPLIT)
+variant("envoy-split", "a real Envoy: weighted clusters, each with its own ext_proc", envoy="split", **SPLIT)
