@@ -50,6 +50,17 @@ def selftest(
         bool,
         typer.Option("--alone", help="Each variant alone, not with others that change other things of the EPP."),
     ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Begin with instances that noticed the fault before: enough if they are exact."),
+    ] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Update the record of instances that noticed each fault, for --quick.")
+    ] = False,
+    share: Annotated[
+        str | None,
+        typer.Option("--share", metavar="I/N", help="One of N parts of all deviations; each NAME besides."),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; default: one per core.")
     ] = None,
@@ -73,8 +84,10 @@ def selftest(
     `--role model-server` on fake model servers. With `--mutants` on the endpoint picker with small changes of its
     source, made by chance; NAME… may be names of such.
 
-    A fault declares which requirement it breaks; exactly that must be found. A variant must be called conformant. Exit
-    codes: 0 if everything is exact, or each mutation noticed, 1 if something was missed or accused wrongly.
+    A fault declares which requirement it breaks; exactly that must be found. A variant must be called conformant. With
+    `--quick` two recorded scenario instances are enough for a fault if they find exactly that: whether others accuse it
+    wrongly is shown by a trial without `--quick`. Exit codes: 0 if everything is exact, or each mutation noticed, 1 if
+    something was missed or accused wrongly.
     """
     from conformance.cli.console import err, out, without_colour
 
@@ -82,29 +95,42 @@ def selftest(
         without_colour()
     whose: Role = (of.role or RoleName.EPP).value
     of_mutants = [name for name in names or () if ":" in name]
+    if quick and (full or record):
+        raise UsageError("--quick leaves out what --full and --record need", hint="leave out --quick")
     if mutants is not None or of_mutants or seed is not None or resume is not None:
-        _check_mutants(names or [], of_mutants, mutants, seed, resume, other=faults or variants or whose != "epp")
+        other = faults or variants or whose != "epp" or quick or record or share is not None
+        _check_mutants(names or [], of_mutants, mutants, seed, resume, other=other)
         from conformance.cli.selftest_mutants import run_mutants
 
         _make_room(table)
         right = run_mutants(of_mutants, mutants, seed, full=full, jobs=jobs, table=table, resume=resume)
         raise typer.Exit(0 if right else 1)
     from conformance.requirements.catalogue import Catalogue
-    from conformance.selftest.deviation import deviations, select
+    from conformance.selftest.deviation import deviations, part, select
+    from conformance.selftest.record import beginnings, load_record, save_record, updated
     from conformance.selftest.table import page
     from conformance.selftest.together import run_trials
 
     kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
-    chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())
+    known = [one for kind in kinds for one in deviations(kind, whose)]
+    if share is None:
+        chosen = select(known, names or ())
+    else:
+        wanted = {one.name for one in (*part(known, share), *(select(known, names) if names else ()))}
+        chosen = select(known, sorted(wanted)) if wanted else ()
     chosen = _possible(chosen)
     _make_room(table)
     err().print(f"selftest: {plural(len(chosen), 'deviation')} of role {whose}")
     console = out()
+    begin = beginnings(load_record(), chosen) if quick else {}
 
     def show(trial: Trial) -> None:
+        if record:
+            save_record(updated(load_record(), trial))
         console.print(line(trial), style=None if trial.exact else "bold red")
 
-    trials = run_trials(chosen, show, jobs=jobs, full=full, alone=alone or full or bool(names), keep=output)
+    alone = alone or full or (bool(names) and share is None)
+    trials = run_trials(chosen, show, jobs=jobs, full=full, alone=alone, begin=begin, keep=output)
     if table is not None:
         table.write_text(page(Catalogue.load(), whose, table, trials), encoding="utf-8")
     inexact = [trial for trial in trials if not trial.exact]
@@ -149,7 +175,7 @@ def _check_mutants(
 ) -> None:
     """Raises `UsageError` for arguments that do not go with mutants."""
     if other:
-        raise UsageError("mutants are of the reference EPP", hint="leave out --faults, --variants and --role")
+        raise UsageError("mutants are of the reference EPP", hint="leave out the options of faults and variants")
     if number is not None and names:
         raise UsageError("--mutants chooses by chance, and names are given", hint="leave out one of them")
     if number is None and seed is not None:

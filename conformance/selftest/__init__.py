@@ -3,6 +3,7 @@ a gateway, ours and a real Envoy, with each of theirs.
 
     deviation.py  a fault or a variant, as its program lists it           workers.py  trials in several processes
     trial.py      one of them run against the suite, and what came of it  table.py    the page of the docs
+    record.py     the scenario instances that noticed each fault
     gateway.py, model_server.py  the profile of a gateway, or of a model server, with a fault
 
     mutants.py       the mutants of the reference EPP                  survey.py        which are tried, what came of it

@@ -7,12 +7,13 @@ import json
 import re
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from conformance.errors import HarnessError, UnknownNameError
+from conformance.errors import HarnessError, UnknownNameError, UsageError
 from conformance.scenario.schema import BodyMode, Role
 
 PREFERRED = "1.0.0"
@@ -93,6 +94,15 @@ def select(known: Sequence[Deviation], names: Iterable[str]) -> tuple[Deviation,
         if name not in {one.name for one in known}:
             raise UnknownNameError("fault or variant", name, [one.name for one in known])
     return tuple(one for one in known if not wanted or one.name in wanted)
+
+
+def part(known: Sequence[Deviation], share: str) -> tuple[Deviation, ...]:
+    """The part `I/N` of the deviations, by their names; the parts 1/N to N/N are all. Raises `UsageError`."""
+    found = re.fullmatch(r"([0-9]+)/([0-9]+)", share)
+    number, parts = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= number <= parts:
+        raise UsageError(f"{share!r} is no part I/N", hint="for example 1/3, 2/3 or 3/3")
+    return tuple(one for one in known if zlib.crc32(one.name.encode()) % parts == number - 1)
 
 
 def places(known: Sequence[Deviation]) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ of it is accused then none of its oddities is. If something is, its variants are
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,14 +26,15 @@ def run_trials(
     jobs: int | None = None,
     full: bool = False,
     alone: bool = True,
+    begin: Mapping[str, tuple[str, ...]] | None = None,
     keep: Path | None = None,
 ) -> tuple[Trial, ...]:
     """Try each deviation, as `try_each` does; variants together unless they are to be tried `alone`.
 
-    With `full` every fault runs every scenario. Evidence of what is inexact goes to the folder `keep`. What was tried
-    together and was inexact is among the trials.
+    With `full` every fault runs every scenario. `begin` has, by name, the scenario instances that a trial begins with.
+    Evidence of what is inexact goes to the folder `keep`. What was tried together and was inexact is among the trials.
     """
-    once = functools.partial(try_each, attempt=functools.partial(attempt, full=full, keep=keep), jobs=jobs)
+    once = functools.partial(try_each, attempt=functools.partial(attempt, full=full, begin=begin, keep=keep), jobs=jobs)
     done: dict[str, Trial] = {}
 
     def take(trial: Trial) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from conformance.errors import UsageError
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import Claims
 from conformance.evidence.store import EvidenceWriter
@@ -49,6 +50,8 @@ class Trial:
     """Results of scenarios that name what it breaks, with their verdicts."""
     unrecorded: tuple[str, ...] = ()
     """Requirements that only inform, of which the record does not say what was declared."""
+    noticed_by: tuple[str, ...] = ()
+    """Scenario instances that found what it breaks, with the weight it deserves; quickest first."""
     doubts: tuple[str, ...] = ()
     """Of a trial that is not exact: what the findings behind that say, a line each."""
     evidence: Path | None = None
@@ -78,14 +81,30 @@ class Trial:
         return self.caught and not self.wrongly and not self.trouble and not self.unrecorded
 
 
-async def attempt(deviation: Deviation, engine: EngineThread, *, full: bool, keep: Path | None = None) -> Trial:
+async def attempt(
+    deviation: Deviation,
+    engine: EngineThread,
+    *,
+    full: bool,
+    begin: Mapping[str, tuple[str, ...]] | None = None,
+    keep: Path | None = None,
+) -> Trial:
     """Try a deviation, on the engine's loop. What made it inexact goes to a file in the folder `keep`.
+
+    `begin` names scenario instances by deviation. If these make an exact trial, it is all that is tried: what the
+    deviation breaks was found, and they accuse nothing else. Only the complete trial, which follows otherwise, shows
+    that no other scenario accuses it wrongly.
 
     A fault runs the scenarios that name what it may break and, for wrong accusations, the smoke set. A variant runs
     every scenario. What need not be on record runs in one body mode and with one choice of its matrix: other deviations
     try the others. A fault that shows in none of them is tried with all. With `full` everything is run in all body
     modes.
     """
+    if instances := (begin or {}).get(deviation.name):
+        with contextlib.suppress(UsageError):  # they may be gone, or be of other versions
+            trial, _ = await _attempt(deviation, engine, Selection(scenarios=instances))
+            if trial.exact:
+                return trial
     for selection in _selections(deviation, full=full):
         trial, suspects = await _attempt(deviation, engine, selection)
         if trial.caught or trial.trouble:
@@ -160,7 +179,16 @@ def _told(deviation: Deviation, session: Session) -> Trial:
             if deviation.breaks in result.requirements
         ),
         unrecorded=tuple(sorted(set(deviation.noted) - recorded)),
+        noticed_by=tuple(_noticing(deviation, session)),
     )
+
+
+def _noticing(deviation: Deviation, session: Session) -> Iterator[str]:
+    enough = {Verdict.FAIL} if deviation.effect == "fail" else ACCUSING
+    instances = {work.id: work.instance.id for batch in session.plan.batches for work in batch.work}
+    for result in sorted(session.results.values(), key=lambda one: one.duration):
+        if any(one.requirement == deviation.breaks and one.verdict in enough for one in result.findings):
+            yield instances[result.id]
 
 
 def _suspicious(deviation: Deviation, result: ScenarioResult) -> bool:
