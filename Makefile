@@ -20,20 +20,24 @@ SEED ?= 1
 # Further arguments: `make conformance ARGS="--epp localhost:9002"`, `make test PYTEST_ARGS="-k subset"`.
 ARGS ?=
 PYTEST_ARGS ?=
+PYTEST = $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # A run starts many Python processes. Where bytecode is not kept, as in many images, each would compile everything.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help conformance selftest mutants test lint type unit docs site dist reports test-reports clean
+.PHONY: help conformance conformance-all selftest mutants test test-all release-check lint type unit
+.PHONY: docs site dist reports test-reports clean
 
 help:
 	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
-	@echo 'make selftest     the suite against every fault and variant of that endpoint picker, and of gateways'
+	@echo 'make selftest     the suite against every fault and variant of endpoint pickers, gateways and model servers'
 	@echo 'make mutants      the suite against small mutations of the endpoint picker, an hour or more'
-	@echo 'make test         lint, types, import contracts and all tests'
+	@echo 'make test         lint, types, import contracts, and the tests but for most of those that start programs'
+	@echo 'make test-all     lint, types, import contracts and all tests'
+	@echo 'make release-check  test-all, selftest, conformance of all versions and body modes, and dist'
 	@echo 'make lint         ruff and the import contracts'
 	@echo 'make type         mypy'
-	@echo 'make unit         the tests alone'
+	@echo 'make unit         the tests of make test alone'
 	@echo 'make docs         write the generated pages of docs/ and the samples of runs'
 	@echo 'make site         the documentation as a site, in build/site'
 	@echo 'make dist         wheel, source distribution and bill of materials of this commit, checked, in dist/'
@@ -44,15 +48,28 @@ help:
 conformance: $(READY)
 	$(BIN)/epp-conformance run --output conformance-report $(ARGS)
 
+conformance-all: $(READY)
+	$(BIN)/epp-conformance run --output conformance-report --quiet --protocol-version all $(ARGS)
+	for mode in buffered streamed; do \
+	  $(BIN)/epp-conformance run --output conformance-report --quiet --body-mode $$mode $(ARGS) || exit; \
+	done
+
+SELFTEST = $(BIN)/epp-conformance selftest --record
 selftest: $(READY)
-	$(BIN)/epp-conformance selftest --table $(TABLES)/faults.md $(ARGS)
-	$(BIN)/epp-conformance selftest --role data-plane --table $(TABLES)/gateway-faults.md $(ARGS)
-	$(BIN)/epp-conformance selftest --role model-server --table $(TABLES)/model-server-faults.md $(ARGS)
+	$(SELFTEST) --table $(TABLES)/faults.md $(ARGS)
+	$(SELFTEST) --role data-plane --table $(TABLES)/gateway-faults.md $(ARGS)
+	$(SELFTEST) --role model-server --table $(TABLES)/model-server-faults.md $(ARGS)
 
 mutants: $(READY)
 	$(BIN)/epp-conformance selftest --mutants $(MUTANTS) --seed $(SEED) --table docs/reference/mutants.md $(ARGS)
 
 test: lint type unit
+
+test-all: lint type
+	.ci/packages $(TEST_COMMANDS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+release-check: test-all conformance-all selftest dist
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -64,7 +81,7 @@ type: $(READY)
 
 unit: $(READY)
 	.ci/packages $(TEST_COMMANDS)
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTEST) -m "not program or smoke" $(PYTEST_ARGS)
 
 # The reports of a release, each with its evidence: `make dist` first. Exit code 1 is a result: not conformant.
 # Programs of others are given: make reports GIE_1_0=./epp-1.0 GIE_1_5=./epp-1.5.
