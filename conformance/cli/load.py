@@ -164,7 +164,7 @@ def load(
 
     if not quiet:
         remarks.print(f"epp-conformance load: target {target.title}, {_what(settings)}, seed {settings.seed}")
-    with reserved(output, own=()):
+    with reserved(output, own=()) as folder:
         collect_seldom()
         with (
             warm(processes if processes > 1 else 0),
@@ -200,7 +200,7 @@ def load(
         results = remarks if json_lines else out()
         made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
         try:  # first: Ctrl-C often comes once the summary is there
-            written = document.write(made, run, output, statistics)
+            written = document.write(made, run, folder, statistics)
             nothing_to_interrupt()
         finally:  # a full disk costs the report, and not what came out
             for line in document.summary(run):

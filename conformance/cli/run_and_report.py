@@ -12,6 +12,7 @@ from conformance.cli.progress import progress
 from conformance.errors import IncompleteError
 from conformance.events import RunEvent, RunFinished
 from conformance.evidence.redaction import Redactor
+from conformance.folder import Folder
 from conformance.outcome import RunOutcome
 from conformance.planning.results import COUNTEREXAMPLE
 from conformance.planning.selection import check_smoke
@@ -20,7 +21,7 @@ from conformance.report.document.blocks import Waiver
 from conformance.report.document.build import build
 from conformance.report.document.model import Report
 from conformance.report.document.waivers import Applied, KnownFailure, apply, exit_code_after, load_waivers
-from conformance.report.render.folder import EVIDENCE, OF_A_RUN, EvidenceKeeper, reserved, whole, write_all
+from conformance.report.render.folder import EVIDENCE, OF_A_RUN, EvidenceKeeper, reserved, write_all
 from conformance.report.render.text import summary_text
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.child_process import warm
@@ -79,12 +80,12 @@ def run_and_report(
     settings.selection.check(instances, catalogue)
     check_smoke(settings.selection, instances, catalogue)
     check_bindable(_known_endpoints(settings.profile))
-    with reserved(output):
-        return _run_and_report(settings, output, catalogue, known, quiet=quiet)
+    with reserved(output) as folder:
+        return _run_and_report(settings, folder, catalogue, known, quiet=quiet)
 
 
 def _run_and_report(
-    settings: RunSettings, output: Path, catalogue: Catalogue, known: Sequence[KnownFailure], *, quiet: bool
+    settings: RunSettings, folder: Folder, catalogue: Catalogue, known: Sequence[KnownFailure], *, quiet: bool
 ) -> ReportedRun:
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
@@ -94,7 +95,7 @@ def _run_and_report(
     try:
         with (
             warm(workers_for(settings.profile, settings.jobs) - 1),
-            EvidenceKeeper(output / EVIDENCE) as keeper,
+            EvidenceKeeper(folder) as keeper,
             progress(quiet=quiet) as shown,
         ):
 
@@ -137,10 +138,10 @@ def _run_and_report(
     try:
         if unwritten is not None:
             raise unwritten
-        paths = (*write_all(report, output), *_counterexamples(outcome, output))
+        paths = (*write_all(report, folder), *_counterexamples(outcome, folder))
     except OSError:
         out().print(summary_text(report, width=width_of(out())))
-        out().print(_what_is_left(output))
+        out().print(_what_is_left(folder.path))
         raise
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
     return ReportedRun(
@@ -163,13 +164,13 @@ def _what_is_left(output: Path) -> str:
     return f"written whole: {kept or 'nothing'}{use}"
 
 
-def _counterexamples(outcome: RunOutcome, output: Path) -> list[Path]:
+def _counterexamples(outcome: RunOutcome, folder: Folder) -> list[Path]:
     """Each failing generated conversation as a scenario file, for `--scenarios`."""
     paths = []
     for version, text in outcome.counterexamples.items():
-        with whole(output / COUNTEREXAMPLE.format(version)) as path:
-            path.write_text(text, encoding="utf-8")
-        paths.append(path)
+        name = COUNTEREXAMPLE.format(version)
+        folder.write(name, text.encode())
+        paths.append(folder.path / name)
     return paths
 
 

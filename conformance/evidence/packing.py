@@ -9,8 +9,13 @@ import zlib
 from pathlib import Path
 from typing import IO
 
+from conformance.folder import open_regular
+
 MAX_MEMORY = 128 * 1024 * 1024
 """Bytes that unpacking xz may take; level 6 needs 9 million, and a stranger's file may ask for gigabytes."""
+
+MAX_PACKED = 4 * 1024 * 1024 * 1024
+"""Bytes of a packed file."""
 
 PACKING_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """What reading an unpacked file raises: it can't be read, is cut short, or is damaged."""
@@ -27,13 +32,20 @@ def is_packed(path: Path) -> bool:
 def unpacked(path: Path) -> IO[bytes] | io.BufferedIOBase:
     """The file as it was before it was packed. Raises `PACKING_ERRORS`, later ones in reading."""
     if _head(path) == _XZ:
-        return io.BufferedReader(_Xz(path.open("rb")), 1024 * 1024)
-    return gzip.open(path, "rb")
+        return io.BufferedReader(_Xz(_open(path)), 1024 * 1024)
+    packed = _open(path)
+    found = gzip.GzipFile(fileobj=packed, mode="rb")
+    found.myfileobj = packed  # type: ignore[assignment]  # it closes this one, too
+    return found
 
 
 def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with _open(path) as file:
         return file.read(len(_XZ))
+
+
+def _open(path: Path) -> io.BufferedReader:
+    return open_regular(path, MAX_PACKED, follow=True)
 
 
 class _Xz(io.RawIOBase):

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -31,6 +31,7 @@ from conformance.errors import UsageError
 from conformance.evidence.blocks import MAX_BLOCKS, MAX_EPISODE, BlockReader, BlockWriter
 from conformance.evidence.episode import Context, Episode, from_json, to_json
 from conformance.evidence.packing import PACKING_ERRORS, unpacked
+from conformance.folder import Folder
 from conformance.printable import plural, printable
 from conformance.report.document.blocks import EvidenceFile, EvidenceRef
 from ext_proc import record
@@ -62,9 +63,11 @@ class EvidenceError(UsageError):
 class EvidenceWriter:
     """Writes evidence as it comes; holds digests only. Not thread-safe: the handler of the engine's events owns it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: IO[bytes] | None = None) -> None:
+        """`file`, a new file at `path`, is closed by its owner."""
         self.path = path
-        self._file = path.open("wb")
+        self._owned = file is not None
+        self._file = file or Folder.at(path.parent).create(path.name)
         self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0, compresslevel=LEVEL)
         self._whole = hashlib.sha256()
         self._bytes = 0
@@ -109,7 +112,8 @@ class EvidenceWriter:
     def close(self) -> None:
         """Finish the file; what was added is readable then. Closing again does nothing."""
         self._gzip.close()
-        self._file.close()
+        if not self._owned:
+            self._file.close()
 
     def __enter__(self) -> EvidenceWriter:
         return self

@@ -9,12 +9,13 @@ import contextlib
 import json
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
 from conformance.evidence.store import EvidenceWriter
+from conformance.folder import Folder
 from conformance.load.churn import blind
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK
 from conformance.load.judgement import TELLING
@@ -22,7 +23,7 @@ from conformance.load.page import html
 from conformance.load.recovery import Aftermath
 from conformance.load.run import LoadRun
 from conformance.printable import plural
-from conformance.report.render.folder import LOAD, LOAD_EVIDENCE, LOAD_PAGE, LOAD_STATISTICS, naming
+from conformance.report.render.folder import LOAD, LOAD_EVIDENCE, LOAD_PAGE, LOAD_STATISTICS
 from conformance.verdict import Verdict, worst
 
 KIND = "EPPLoadReport"
@@ -198,39 +199,27 @@ def _memory(run: LoadRun) -> dict[str, Any]:
     }
 
 
-def write(made: Mapping[str, Any], run: LoadRun, output: Path, statistics: str = "") -> tuple[Path, ...]:
+def write(made: Mapping[str, Any], run: LoadRun, folder: Folder, statistics: str = "") -> tuple[Path, ...]:
     """Write the document `made` of `run`, its page, the evidence and Locust's `statistics`, if there are any, into the
-    folder `output`. What an earlier load left there is kept until all are written. Raises `OSError` with the path."""
-    text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
-    pieces: dict[str, Callable[[Path], object]] = {
-        LOAD_EVIDENCE: lambda path: _write_evidence(run, path),
-        LOAD: lambda path: path.write_text(text, encoding="utf-8"),
-        LOAD_PAGE: lambda path: path.write_text(html(made, made["result"]), encoding="utf-8"),
+    `folder`. What an earlier load left there is kept until all are written. Raises `OSError` with the path."""
+    pieces = {
+        LOAD: json.dumps(made, indent=2, ensure_ascii=False) + "\n",
+        LOAD_PAGE: html(made, made["result"]),
+        **({LOAD_STATISTICS: statistics} if statistics else {}),
     }
-    if statistics:
-        pieces[LOAD_STATISTICS] = lambda path: path.write_text(statistics, encoding="utf-8", newline="")
-    beside = {name: output / f"{name}.new" for name in pieces}
-    try:
-        for name, fill in pieces.items():
-            with naming(output / name):
-                fill(beside[name])
-        for name, path in beside.items():
-            with naming(output / name):
-                path.replace(output / name)
-        if not statistics:
-            with naming(output / LOAD_STATISTICS) as path:  # those of an earlier load are none of this one
-                path.unlink(missing_ok=True)
-    finally:
-        for path in beside.values():
-            with contextlib.suppress(OSError):  # renamed, or what was there is not ours
-                path.unlink()
-    return tuple(output / name for name in (LOAD, LOAD_PAGE, LOAD_EVIDENCE, LOAD_STATISTICS) if name in pieces)
-
-
-def _write_evidence(run: LoadRun, path: Path) -> None:
-    with EvidenceWriter(path) as evidence:
-        for name, one in run.examples.shown.items():
-            evidence.add(name, one.episode, one.context)
+    with contextlib.ExitStack() as moved_together:
+        file = moved_together.enter_context(folder.writing(LOAD_EVIDENCE))
+        with EvidenceWriter(folder.path / LOAD_EVIDENCE, file) as evidence:
+            for name, one in run.examples.shown.items():
+                evidence.add(name, one.episode, one.context)
+        for name, text in pieces.items():
+            file = moved_together.enter_context(folder.writing(name))
+            file.write(text.encode())
+            file.flush()
+    if not statistics:
+        folder.remove(LOAD_STATISTICS)  # those of an earlier load are none of this one
+    names = (LOAD, LOAD_PAGE, LOAD_EVIDENCE, *((LOAD_STATISTICS,) if statistics else ()))
+    return tuple(folder.path / name for name in names)
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------

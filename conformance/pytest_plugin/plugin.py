@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.errors import ConformanceError
+from conformance.folder import Folder
 from conformance.pytest_plugin import fixtures, snapshots
 from conformance.pytest_plugin.hooks import Hooks, usage_error
 from conformance.pytest_plugin.items import ConformanceCollector, InvariantItem, batches_by_item, invariant_reports
@@ -27,12 +28,13 @@ PLUGIN = "epp-conformance-active"
 
 def install(config: pytest.Config) -> None:
     """Read the options and register what does the work. Raises `pytest.UsageError`."""
+    folder: Folder | None = None
     try:
         worker = getattr(config, "workerinput", None)
         settings = settings_of(config, seed=worker["epp_seed"] if worker else None)
-        if (folder := config.getoption("epp_report")) and worker is None:
+        if (output := config.getoption("epp_report")) and worker is None:
             stack = contextlib.ExitStack()
-            stack.enter_context(reserved(Path(folder)))
+            folder = stack.enter_context(reserved(Path(output)))
             config.add_cleanup(stack.close)
         suite = PluginSuite(settings)
         if worker is None and not fixtures_only(config):
@@ -42,7 +44,7 @@ def install(config: pytest.Config) -> None:
         raise usage_error(problem, config) from None
     config.stash[SUITE] = suite
     config.addinivalue_line("markers", "epp_conformance: a scenario or an invariant of epp-conformance")
-    config.pluginmanager.register(_worker(config, suite) if worker else Plugin(config, suite), PLUGIN)
+    config.pluginmanager.register(_worker(config, suite) if worker else Plugin(config, suite, folder), PLUGIN)
     config.pluginmanager.register(fixtures, f"{PLUGIN}-fixtures")
     config.pluginmanager.register(snapshots, f"{PLUGIN}-snapshots")
 
@@ -56,17 +58,16 @@ def _worker(config: pytest.Config, suite: PluginSuite) -> Hooks:
 class Plugin(Hooks):
     """Without pytest-xdist, and as its controller: writes the report."""
 
-    def __init__(self, config: pytest.Config, suite: PluginSuite) -> None:
+    def __init__(self, config: pytest.Config, suite: PluginSuite, folder: Folder | None) -> None:
         super().__init__(config, suite)
         self._parts: Path | None = None
         self._keeper: EvidenceKeeper | None = None
         self._report: Report | None = None
         self._left_out: list[InvariantItem] = []
         self._note = self._one_worker() if self._distributed else ""
-        if folder := config.getoption("epp_report"):
-            from conformance.report.render.folder import EVIDENCE
-
-            self._keeper = EvidenceKeeper(Path(folder) / EVIDENCE)
+        self._folder = folder
+        if folder is not None:
+            self._keeper = EvidenceKeeper(folder)
             self._keeper.__enter__()
             suite.listen(self._keeper)
 
@@ -143,8 +144,8 @@ class Plugin(Hooks):
         if not self.suite.has_results:
             return
         self._report = self.suite.report(self._keeper.writer if self._keeper else None)
-        if folder := self.config.getoption("epp_report"):
-            write_all(self._report, Path(folder))
+        if self._folder is not None:
+            write_all(self._report, self._folder)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The suite's own summary."""

@@ -66,8 +66,8 @@ class TargetRunner(ABC):
         self.throttle = Throttle(profile.limits, status)
         self.data_plane = data_plane or DataPlaneChoice()
         self._number = number
-        self._folder = ScratchFolder()
-        self._values = {**values, "workdir": str(self._folder.path)}
+        self.folder = ScratchFolder()
+        self._values = {**values, "workdir": str(self.folder.work)}
         self._episodes = itertools.count(1)
         self.hangs = 0
         """How often the target was started again because it answered nothing, and then answered."""

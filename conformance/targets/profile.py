@@ -132,7 +132,9 @@ class Connect(FileModel):
 class File(FileModel):
     """A file that the target watches. `template` is rendered with Jinja2: `endpoints` (list of ip:port), `pods`."""
 
-    path: SystemText = Field("{workdir}/endpoints", description="where the file is written")
+    path: SystemText = Field(
+        "{workdir}/endpoints", description="where the file is written; `{workdir}` is here a folder of the suite's own"
+    )
     template: str = Field(
         "{% for endpoint in endpoints %}{{ endpoint }}\n{% endfor %}", description="the content of the file"
     )

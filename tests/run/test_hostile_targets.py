@@ -57,12 +57,14 @@ PARTIES: dict[Party, tuple[dict, tuple[str, ...]]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ran:
-    """How a run went; `left` are the commands of processes that outlived it."""
+    """How a run went; `left` are the commands of processes that outlived it, `outside` are the files of a
+    folder that is none of the suite's or the target's."""
 
     code: int
     printed: str
     memory: int
     left: list[str]
+    outside: dict[str, str]
     folder: Path
 
 
@@ -70,6 +72,8 @@ def conduct(target: Target, folder: Path) -> Ran:
     """Run the suite against `target`, as a program."""
     more, scenarios = PARTIES[target.party]
     (scratch := folder / "scratch").mkdir(parents=True)
+    (outside := folder / "outside").mkdir()
+    (outside / "file").write_text("of the user")
     profile, mark = folder / "profile.yaml", uuid.uuid4().hex
     said = {"name": target.name, "timeouts": SHORT, "start": {"command": list(target.command)}, **more}
     profile.write_text(json.dumps(said))
@@ -86,6 +90,7 @@ def conduct(target: Target, folder: Path) -> Ran:
                 "NO_COLOR": "1",
                 "TMPDIR": str(scratch),
                 "HOSTILE_RUN": mark,
+                "OUTSIDE": str(outside),
                 "PYTHONDONTWRITEBYTECODE": "",
             },
         )
@@ -98,6 +103,7 @@ def conduct(target: Target, folder: Path) -> Ran:
         printed=(folder / "printed").read_text(errors="backslashreplace"),
         memory=int((folder / "memory").read_text()),
         left=list(_end(mark)) + [str(path) for path in scratch.iterdir()],
+        outside={path.name: path.read_text() for path in outside.iterdir()},
         folder=folder / "r",
     )
 
@@ -133,6 +139,7 @@ def test_a_target_that_misbehaves(ran: Callable[[Target], Ran], target: Target, 
     assert run.code == target.code, run.printed
     assert not {*run.printed} & {"\x1b", "\x00", "\x07"}
     assert run.left == []
+    assert run.outside == {"file": "of the user"}
     assert run.memory < MEMORY
     assert sum(file.stat().st_size for file in run.folder.iterdir()) < REPORT
     report = json.loads((run.folder / "report.json").read_text())

@@ -13,6 +13,7 @@ from conformance.run.data_plane.stimuli import prepare
 from conformance.run.epp.target import Target
 from conformance.run.epp.trial_start import StartOutcome, trial_start
 from conformance.run.processor import ProcessorTime
+from conformance.run.scratch import ScratchFolder
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Exchange
 from conformance.targets.profile import Discovery, File, Profile, Start, Timeouts
@@ -57,7 +58,7 @@ def started(folder: Path, what: str) -> StartOutcome:
         rng=Random(1),
     )
     first = Target(profile, "1.0.0", {"workdir": str(folder)}, emit=lambda _: None)
-    return asyncio.run(trial_start(first, request, "", lambda _: False))
+    return asyncio.run(trial_start(first, request, "", lambda _: False, ScratchFolder()))
 
 
 def test_a_copy_that_answers_has_started(tmp_path: Path) -> None:

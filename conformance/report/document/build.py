@@ -16,6 +16,7 @@ from typing import Any
 
 from conformance.evidence.redaction import Redactor
 from conformance.evidence.store import EvidenceWriter
+from conformance.folder import open_regular
 from conformance.outcome import RunOutcome, VersionOutcome
 from conformance.report.document.ai_gateway import assess
 from conformance.report.document.basis import PlanBasis
@@ -278,6 +279,10 @@ def _gateway_subject(address: str, start: GatewayStart, env: tuple[str, ...], bi
     return Subject(kind="address", name=address, digest=None, flags=(), env=env, address=address)
 
 
+LARGEST_PROGRAM = 4 * 1024 * 1024 * 1024
+"""Bytes of a program whose digest is in the report."""
+
+
 def _program(program: str, binary: str | None) -> str:
     """The program by its name, and not by the placeholder for it; its folder says only how that machine is laid out."""
     return program.replace("{binary}", PurePath(binary).name) if binary else program
@@ -288,7 +293,7 @@ def _file_digest(program: str, workdir: str | None) -> str | None:
     if found is None:
         return None
     try:
-        with Path(found).open("rb") as file:
+        with open_regular(found, LARGEST_PROGRAM, follow=True) as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError:
         return None

@@ -151,12 +151,16 @@ def parse_report(document: Mapping[str, Any], name: str) -> Report:
         raise ReportError(f"{name}: not a valid report: {'; '.join(problems[:5])}{more}") from error
 
 
-def write_report(report: Report, path: Path) -> None:
-    """Write `report.json`: the same document as is hashed, indented for people and for `diff`."""
+def report_text(report: Report) -> str:
+    """`report.json`: the same document as is hashed, indented for people and for `diff`."""
     import json
 
-    text = json.dumps(report.document(), indent=1, ensure_ascii=False, allow_nan=False)
-    path.write_bytes(text.encode() + b"\n")
+    return json.dumps(report.document(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write `report.json`."""
+    path.write_bytes(report_text(report).encode())
 
 
 def report_schema() -> dict[str, Any]:

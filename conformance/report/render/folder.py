@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import queue
+import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,8 +17,9 @@ from typing import TYPE_CHECKING, Self
 from conformance.errors import UsageError
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.store import EvidenceWriter
+from conformance.folder import Folder
 from conformance.planning.results import COUNTEREXAMPLE
-from conformance.report.document.model import Report, write_report
+from conformance.report.document.model import Report, report_text
 
 if TYPE_CHECKING:
     from conformance.evidence.episode import Context, Episode
@@ -39,17 +42,20 @@ def evidence_of(path: Path) -> Path:
     raise UsageError(what, hint="name the folder of a report or of a load, or a file that `tap --record` wrote")
 
 
-def make_folder(output: Path) -> None:
-    """Make sure that a report can be written there, also over one that is there. Raises `UsageError`."""
+def make_folder(output: Path) -> Folder:
+    """The folder `output`, where a report can be written, also over one that is there. Raises `UsageError`."""
     place = output
     try:
         output.mkdir(parents=True, exist_ok=True)
-        probe = output / ".writable"
-        probe.touch()
-        probe.unlink()
+        folder = Folder.at(output)
+        probe = f".{secrets.token_hex(8)}"
+        folder.create(probe).close()
+        folder.remove(probe)
         for place in (output / name for name in _NAMES):
-            with contextlib.suppress(FileNotFoundError):
-                place.open("r+b").close()
+            if place.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if place.exists() and not os.access(place, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except (FileExistsError, NotADirectoryError) as problem:
         raise UsageError(
             f"no report can be written to {place}: {problem.strerror}", hint="--output is a folder, and a file is there"
@@ -59,10 +65,11 @@ def make_folder(output: Path) -> None:
             f"no report can be written to {place}: {problem.strerror}",
             hint="give another folder with --output; a container must run as a user who may write it (--user)",
         ) from None
+    return folder
 
 
 @contextlib.contextmanager
-def reserved(output: Path, own: Sequence[str] = OF_A_RUN) -> Iterator[None]:
+def reserved(output: Path, own: Sequence[str] = OF_A_RUN) -> Iterator[Folder]:
     """The folder `output`, made, for this run alone: two runs would mix their evidence. It is removed again if nothing
     was written. Raises `UsageError`.
 
@@ -70,62 +77,39 @@ def reserved(output: Path, own: Sequence[str] = OF_A_RUN) -> Iterator[None]:
     earlier run must not be taken for its report.
     """
     made = [folder for folder in (output, *output.parents) if not folder.exists()]
-    make_folder(output)
-    folder = os.open(output, os.O_RDONLY)
+    folder = make_folder(output)
     try:
         with contextlib.suppress(OSError):  # some file systems have no locks
             try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(folder.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 what = f"another run is writing its report to {output}"
                 raise UsageError(what, hint="give another folder with --output") from None
         for path in [path for name in own for path in output.glob(name)]:
             with contextlib.suppress(OSError):
-                path.unlink()
-        yield
+                folder.remove(path.name)
+        yield folder
     finally:
-        os.close(folder)
+        folder.close()
         with contextlib.suppress(OSError):  # it holds a report
             for one in made:
                 one.rmdir()
 
 
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[Path]:
-    """A full disk, as Python has it, does not say which file: so that its error names `path`."""
-    try:
-        yield path
-    except OSError as problem:
-        raise OSError(problem.errno, problem.strerror, str(path)) from None
-
-
-@contextlib.contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """So that `path` is written whole, or is not there. As `naming`."""
-    try:
-        with naming(path):
-            yield path
-    except BaseException:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        raise
-
-
-def write_all(report: Report, output: Path) -> tuple[Path, ...]:
+def write_all(report: Report, folder: Folder) -> tuple[Path, ...]:
     """Write the report in every form; the evidence is there already. The first path is that of the HTML."""
     from conformance.report.render.html import html
     from conformance.report.render.junit import junit
     from conformance.report.render.markdown import summary
 
-    evidence = output / EVIDENCE
-    with whole(output / REPORT) as path:
-        write_report(report, path)
-    page = html(report, evidence if evidence.is_file() else None)
+    folder.write(REPORT, report_text(report).encode())
+    evidence = folder.path / EVIDENCE
+    kept = evidence.is_file()
+    page = html(report, evidence if kept else None)
     for name, text in ((JUNIT, junit(report)), (MARKDOWN, summary(report)), (HTML, page)):
-        with whole(output / name) as path:
-            path.write_text(text, encoding="utf-8")
-    written = (HTML, REPORT, *((EVIDENCE,) if evidence.is_file() else ()), JUNIT, MARKDOWN)
-    return tuple(output / name for name in written)
+        folder.write(name, text.encode())
+    written = (HTML, REPORT, *((EVIDENCE,) if kept else ()), JUNIT, MARKDOWN)
+    return tuple(folder.path / name for name in written)
 
 
 class EvidenceKeeper:
@@ -134,9 +118,9 @@ class EvidenceKeeper:
     Use as a context manager; leaving it finishes the file, or removes it if the run broke.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.writer = EvidenceWriter(path)
-        self._path = path
+    def __init__(self, folder: Folder) -> None:
+        self._folder, self._file = folder, folder.create(EVIDENCE)
+        self.writer = EvidenceWriter(folder.path / EVIDENCE, self._file)
         self._queue: queue.SimpleQueue[tuple[str, Episode, Context] | None] = queue.SimpleQueue()
         self._problem: BaseException | None = None
         self._thread = threading.Thread(target=self._write, name="epp-conformance-evidence", daemon=True)
@@ -155,12 +139,20 @@ class EvidenceKeeper:
     ) -> None:
         self._queue.put(None)
         self._thread.join()
-        with whole(self._path):
-            self.writer.close()
-            if error is None and self._problem is not None:
-                raise self._problem
-        if error is not None:
-            self._path.unlink(missing_ok=True)
+        problem = error or self._problem
+        try:
+            with self._file:
+                self.writer.close()
+                self._folder.keep(EVIDENCE, self._file)
+        except OSError as unfinished:
+            problem = problem or unfinished
+        if problem is None:
+            return
+        self._folder.remove(EVIDENCE)
+        if error is None:
+            if isinstance(problem, OSError):
+                raise OSError(problem.errno, problem.strerror, str(self.writer.path)) from None
+            raise problem
 
     def _write(self) -> None:
         while (item := self._queue.get()) is not None:

@@ -9,16 +9,19 @@ import asyncio
 import contextlib
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from conformance.errors import IncompleteError, UsageError
+from conformance.folder import Folder, open_regular
 from conformance.run.epp.members import Member, PoolSpec
 from conformance.targets.profile import File
 from conformance.targets.template import FileTemplate
+
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a file that a run replaces and restores."""
 
 
 class PoolDiscovery(Protocol):
@@ -55,11 +58,18 @@ class WatchedFile:
         self._settings = settings
         self._original = _Original.of(path)
         self._template = FileTemplate(settings.template)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            place = path.parent.resolve(strict=True)
+            self._outer, self._name = Folder.at(place.parent), place.name or "."
+            self._folder = self._outer.inner(self._name)
+        except OSError as problem:
+            raise _unwritable(path, problem) from problem
 
     async def publish(self, members: Sequence[Member], spec: PoolSpec | None) -> None:
         """Write the endpoints of the eligible pods, or remove the file if the pool is gone."""
         if spec is None:
-            self._again(lambda: self._path.unlink(missing_ok=True))
+            self._again(lambda: self._folder.remove(self._path.name))
             return
         facts = [member.fact for member in members]
         endpoints = [endpoint for fact in facts if fact.eligible for endpoint in fact.endpoints]
@@ -79,9 +89,7 @@ class WatchedFile:
         if original.link is None:
             self._write(original.content)
         else:
-            self._beside.unlink(missing_ok=True)
-            self._beside.symlink_to(original.link)
-            self._beside.replace(self._path)
+            self._folder.link(self._path.name, original.link)
 
     def _again(self, change: Callable[[], None]) -> None:
         """Change the file; where its place is taken, or gone, make room for it, which loses nothing."""
@@ -89,26 +97,27 @@ class WatchedFile:
             change()
         except OSError as problem:
             try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                if self._path.is_dir():
-                    self._path.rename(tempfile.mkdtemp(prefix=f"{self._path.name}.", dir=self._path.parent))
+                self._folder.close()
+                self._folder = self._outer.inner(self._name, make=True)
+                if isinstance(problem, IsADirectoryError):
+                    self._folder.move_aside(self._path.name)
                 change()
             except OSError as still:
-                raise IncompleteError(
-                    f"the endpoints file {self._path} can't be written: {still.strerror or still}",
-                    hint="is its place taken by something else, or is there no room?",
-                ) from still
+                raise _unwritable(self._path, still) from still
             self._tell(f"the file of its endpoints was made again, as something had happened to it: {problem.strerror}")
 
-    @property
-    def _beside(self) -> Path:
-        return self._path.with_name(f".{self._path.name}.new")
-
     def _write(self, content: bytes) -> None:
-        self._beside.write_bytes(content)
-        if self._original is not None:
-            self._original.give_mode(self._beside)
-        self._beside.replace(self._path)
+        with self._folder.writing(self._path.name) as file:
+            file.write(content)
+            if self._original is not None:
+                self._original.give_mode(file.fileno())
+
+
+def _unwritable(path: Path, problem: OSError) -> IncompleteError:
+    return IncompleteError(
+        f"the endpoints file {path} can't be written: {problem.strerror or problem}",
+        hint="is its place taken by something else, or is there no room?",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,19 +127,20 @@ class _Original:
     content: bytes
     mode: int
     owner: tuple[int, int]
-    link: Path | None
+    link: str | None
 
     @classmethod
     def of(cls, path: Path) -> _Original | None:
         """What is at `path`; None if nothing is. Raises `UsageError` if it can't be read, hence not be restored."""
         try:
-            status = path.stat()
-            return cls(
-                content=path.read_bytes(),
-                mode=stat.S_IMODE(status.st_mode),
-                owner=(status.st_uid, status.st_gid),
-                link=path.readlink() if path.is_symlink() else None,
-            )
+            with open_regular(path, LARGEST, follow=True) as file:
+                status = os.fstat(file.fileno())
+                return cls(
+                    content=file.read(LARGEST),
+                    mode=stat.S_IMODE(status.st_mode),
+                    owner=(status.st_uid, status.st_gid),
+                    link=str(path.readlink()) if path.is_symlink() else None,
+                )
         except FileNotFoundError:
             return None
         except OSError as problem:
@@ -139,8 +149,8 @@ class _Original:
                 hint="the run writes over it and restores it at its end",
             ) from problem
 
-    def give_mode(self, path: Path) -> None:
-        """Give `path` the same owner, as far as that is allowed, and mode."""
+    def give_mode(self, file: int) -> None:
+        """Give an open file the same owner, as far as that is allowed, and mode."""
         with contextlib.suppress(OSError):  # only root gives files away
-            os.chown(path, *self.owner)
-        path.chmod(self.mode)
+            os.chown(file, *self.owner)
+        os.chmod(file, self.mode)

@@ -177,7 +177,7 @@ class EppExecution(Execution):
         profile = self._epp.profile
         text = configuration(profile.reporter_config, [step.attributes])
         request = self._epp.prepared(Exchange(ending="envoy"), 0, profile.body_modes[0], Random(self._epp.seed))
-        start = await trial_start(self._epp.target, request, text, self._epp.pool.__contains__)
+        start = await trial_start(self._epp.target, request, text, self._epp.pool.__contains__, self._epp.folder)
         self._epp.recorder.emit(
             StartAttempt(exchange=name, configuration=text, started=start.started, output=without_folders(start.output))
         )

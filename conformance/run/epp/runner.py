@@ -36,6 +36,7 @@ from conformance.targets.profile import Profile
 from conformance.verdict import Finding
 from ext_proc.record import Entry
 from fake_kubernetes import Emulator
+from fake_kubernetes.builders import kubeconfig
 from fake_modelserver import Fleet, ScrapeStarted
 from fake_proxy.exchange import ExchangeOutcome
 
@@ -96,7 +97,7 @@ class EppRunner(TargetRunner):
         await self.fleet.start()
         values = dict(self._values)
         channel = await self._discovery(values)
-        values["reporterConfig"] = written(values, configuration(self.profile.reporter_config))
+        values["reporterConfig"] = written(self.folder, configuration(self.profile.reporter_config))
         self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
         if self._bridge is not None:
             self.pool.ipv6_host = self._bridge.ipv6
@@ -153,7 +154,7 @@ class EppRunner(TargetRunner):
             try:
                 await self._stop(hurry=hurry)
             finally:
-                self._folder.remove()
+                self.folder.remove()
 
     async def _stop(self, *, hurry: bool) -> None:
         async with contextlib.AsyncExitStack() as last_first:  # one that fails keeps none of the others running
@@ -175,8 +176,9 @@ class EppRunner(TargetRunner):
     async def _discovery(self, values: dict[str, str]) -> PoolDiscovery:
         discovery = self.profile.discovery
         if discovery.file is not None:
-            path = Path(fill(discovery.file.path, values, "discovery.file.path"))
-            if self._number and self._folder.path not in path.parents:
+            own = {**values, "workdir": str(self.folder.own)}
+            path = Path(fill(discovery.file.path, own, "discovery.file.path"))
+            if self._number and self.folder.own not in path.parents:
                 raise UsageError(f"the endpoints file {path} is one for all", hint="run one target at a time: --jobs 1")
             values["endpointsFile"] = str(path)
             self._watched = WatchedFile(path, discovery.file, self.noting("endpoints-file"))
@@ -185,7 +187,7 @@ class EppRunner(TargetRunner):
             host = self._bridge.gateway if self._bridge is not None else "127.0.0.1"
             self.emulator = Emulator(host=host, namespaces=(discovery.kubernetes.namespace,))
             await self.emulator.start()
-            path = self.emulator.kubeconfig(self._folder.path / "kubeconfig")
+            path = self.folder.write("kubeconfig", kubeconfig(self.emulator.url))
             names = {"namespace": discovery.kubernetes.namespace, "pool": discovery.kubernetes.pool}
             values |= {"kubeconfig": str(path), **names}
             self.kubernetes = KubernetesApi(self.emulator, discovery.kubernetes)

@@ -74,7 +74,8 @@ class Target(RunningTarget):
         self._launch = launch(self.profile, self.version, self.values)
         self.starts += 1
         if self.profile.started_by_us:
-            folders = {Path(self.values["endpointsFile"]).parent: "ro"} if "endpointsFile" in self.values else {}
+            written = ("endpointsFile", "kubeconfig", "reporterConfig")
+            folders = {Path(self.values[name]).parent: "ro" for name in written if name in self.values}
             process = await self._run(self._launch, folders=folders, bridge=self._bridge)
             self.image = process.image
             self._watched.adopt(process)

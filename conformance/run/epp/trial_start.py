@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
+import secrets
 from dataclasses import dataclass
-from pathlib import Path
 
 from conformance.errors import IncompleteError, TargetUnreachableError
 from conformance.run.data_plane.plane import FakeDataPlane
@@ -14,6 +12,7 @@ from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target
 from conformance.run.processor import starved
 from conformance.run.running_target import PORT_TRIES
+from conformance.run.scratch import ScratchFolder
 from ext_proc.record import Recorder
 from fake_proxy.pace import Pace
 
@@ -26,15 +25,14 @@ class StartOutcome:
     output: str = ""
 
 
-def written(values: Mapping[str, str], configuration: str) -> str:
-    """The path of a new file in the scratch folder of the run, with `configuration` in it."""
-    path = Path(tempfile.mkdtemp(prefix="reporter-", dir=values["workdir"])) / "reporter.yaml"
-    path.write_text(configuration, "utf-8")
-    path.parent.chmod(0o755)  # a container may run it as another user
-    return str(path)
+def written(folder: ScratchFolder, configuration: str) -> str:
+    """The path of a new file with `configuration` in it."""
+    return str(folder.write(f"reporter-{secrets.token_hex(4)}.yaml", configuration))
 
 
-async def trial_start(first: Target, request: Prepared, configuration: str, may_dial: MayDial) -> StartOutcome:
+async def trial_start(
+    first: Target, request: Prepared, configuration: str, may_dial: MayDial, folder: ScratchFolder
+) -> StartOutcome:
     """Start a copy of `first` with `configuration` in `{reporterConfig}`.
 
     It has started when it answers `request`, and has not ended by then. Its events are in no log: what it says to the
@@ -43,7 +41,7 @@ async def trial_start(first: Target, request: Prepared, configuration: str, may_
     """
     for _ in range(PORT_TRIES):
         recorder = Recorder()
-        path = written(first.values, configuration)
+        path = written(folder, configuration)
         target = first.another({"reporterConfig": path}, recorder.emit)
         try:
             await target.start()

@@ -75,7 +75,7 @@ class GatewayRunner(TargetRunner):
         """What it did not find in time, as far as it was told."""
         self._streams = _OpenStreams(self.recorder)
         self.pods = Pods(self.recorder.emit)
-        self.pickers = Pickers(profile, self.recorder, self._folder.path)
+        self.pickers = Pickers(profile, self.recorder, self.folder.own)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class GatewayRunner(TargetRunner):
         finally:
             await self.pickers.close()
             await self.pods.close()
-            self._folder.remove()
+            self.folder.remove()
 
     async def start(self) -> None:
         """See `TargetRunner`."""

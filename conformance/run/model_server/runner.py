@@ -56,7 +56,7 @@ class ModelServerRunner(TargetRunner):
             if hasattr(self, "target"):
                 await self.target.stop(hurry=hurry)
         finally:
-            self._folder.remove()
+            self.folder.remove()
 
     async def start(self) -> None:
         """See `TargetRunner`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from conformance.errors import HarnessError
@@ -79,8 +80,9 @@ class EnvoyDataPlane:
         self._stop_listening = self._recorder.listen(self._heard)
         address = self._target().address
         self._authority = self._profile.connect.authority or authority_of(address)
+        own = Path(self._target().values["reporterConfig"]).parent
         self._tap = await open_tap(
-            f"unix:{self._target().values['workdir']}/tap.sock" if address.startswith(UNIX) else "127.0.0.1",
+            f"unix:{own}/tap.sock" if address.startswith(UNIX) else "127.0.0.1",
             0,
             address,
             upstream_tls=client_tls(self._profile.tls),
