@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 import stat
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +97,68 @@ class Folder:
     def move_aside(self, name: str) -> None:
         """Give what is called `name` another name."""
         self._move(name, f"{name}.{secrets.token_hex(4)}")
+
+    def clear(self, until: float) -> None:
+        """Remove all that is in it until the monotonic clock says `until`; what can't be removed is left.
+
+        Folders may be nested deeper than this process may open or recurse: what is in a folder is moved up. A mount
+        can't be moved, so nothing in one is touched.
+        """
+        removing = True
+        while removing:
+            removing = False
+            with os.scandir(self.descriptor) as entries:
+                for entry in entries:
+                    if time.monotonic() > until:
+                        return
+                    removing |= self.unlink(entry.name) or self._dissolve(entry.name, until)
+
+    def _dissolve(self, name: str, until: float) -> bool:
+        """Move what is in a folder up, and remove it. Whether anything of it was removed or moved."""
+        done = False
+        with contextlib.suppress(OSError):
+            moved = self._beside(name[:16])
+            self._move(name, moved)
+            with contextlib.closing(self._permitted(moved)) as folder, os.scandir(folder.descriptor) as entries:
+                for entry in entries:
+                    if time.monotonic() > until:
+                        return done
+                    done |= folder.unlink(entry.name) or folder.move_up(entry.name, self)
+            os.rmdir(moved, dir_fd=self.descriptor)
+            done = True
+        return done
+
+    def unlink(self, name: str) -> bool:
+        """Remove a file or a link, if that is possible. Whether it was."""
+        try:
+            os.unlink(name, dir_fd=self.descriptor)
+        except OSError:
+            return False
+        return True
+
+    def move_up(self, name: str, to: Folder) -> bool:
+        """Move a folder into another, under a random name, if that is possible. Whether it was."""
+        beside = self._beside("")
+        try:
+            try:
+                os.rename(name, beside, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
+            except PermissionError:  # whoever moves a folder must be allowed to write to it
+                self._permitted(name).close()
+                os.rename(name, beside, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
+        except OSError:
+            return False
+        return True
+
+    def _permitted(self, name: str) -> Folder:
+        """A folder in this one, with all rights for its owner where this process is that."""
+        found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+        try:
+            status = os.fstat(found)
+            if status.st_mode & stat.S_IRWXU != stat.S_IRWXU and status.st_dev == os.fstat(self.descriptor).st_dev:
+                Path(f"/proc/self/fd/{found}").chmod(stat.S_IRWXU)
+        finally:
+            os.close(found)
+        return self.inner(name)
 
     def remove(self, name: str) -> None:
         """Remove a file or a link, if it is there."""

@@ -24,6 +24,7 @@ from conformance.report.document.waivers import Applied, KnownFailure, apply, ex
 from conformance.report.render.folder import EVIDENCE, OF_A_RUN, EvidenceKeeper, reserved, write_all
 from conformance.report.render.text import summary_text
 from conformance.requirements.catalogue import Catalogue
+from conformance.run import scratch
 from conformance.run.child_process import warm
 from conformance.run.engine import collect_seldom
 from conformance.run.epp.binding import check_bindable
@@ -80,8 +81,11 @@ def run_and_report(
     settings.selection.check(instances, catalogue)
     check_smoke(settings.selection, instances, catalogue)
     check_bindable(_known_endpoints(settings.profile))
-    with reserved(output) as folder:
-        return _run_and_report(settings, folder, catalogue, known, quiet=quiet)
+    try:
+        with reserved(output) as folder:
+            return _run_and_report(settings, folder, catalogue, known, quiet=quiet)
+    finally:
+        scratch.clear()
 
 
 def _run_and_report(

@@ -10,6 +10,7 @@ from one that has, as long as it has no threads.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import select
@@ -33,6 +34,7 @@ from conformance.errors import (
     TargetUnreachableError,
     UsageError,
 )
+from conformance.run import scratch
 from conformance.run.engine import CLEAN_UP, EngineThread, collect_seldom
 
 MAIN = "import sys; sys.path[:] = {path!r}; from conformance.run.child_process import serve; serve({fd})"
@@ -239,6 +241,7 @@ def serve_over(connection: Pipe) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the parent gets them too, and lets go
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which targets would inherit
     collect_seldom()
+    atexit.unregister(scratch.clear)  # the parent does it when its report is written
 
     def say(answer: object) -> None:
         with contextlib.suppress(OSError):  # the parent does not listen any more

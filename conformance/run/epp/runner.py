@@ -154,7 +154,7 @@ class EppRunner(TargetRunner):
             try:
                 await self._stop(hurry=hurry)
             finally:
-                self.folder.remove()
+                self.folder.release()
 
     async def _stop(self, *, hurry: bool) -> None:
         async with contextlib.AsyncExitStack() as last_first:  # one that fails keeps none of the others running

@@ -87,7 +87,7 @@ class GatewayRunner(TargetRunner):
         finally:
             await self.pickers.close()
             await self.pods.close()
-            self.folder.remove()
+            self.folder.release()
 
     async def start(self) -> None:
         """See `TargetRunner`."""

@@ -56,7 +56,7 @@ class ModelServerRunner(TargetRunner):
             if hasattr(self, "target"):
                 await self.target.stop(hurry=hurry)
         finally:
-            self.folder.remove()
+            self.folder.release()
 
     async def start(self) -> None:
         """See `TargetRunner`."""

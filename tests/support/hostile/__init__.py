@@ -175,6 +175,8 @@ TARGETS: tuple[Target, ...] = (
     _process("freezes", "answers nothing, and is frozen after two seconds", 4),
     _process("replaces-file", "writes random bytes into its endpoints file", 4),
     _process("grows-file", "writes 12 MB into its endpoints file", 1),
+    _process("nests-folders", "leaves 1,500 nested folders", 4),
+    _process("leaves-files", "leaves 20,000 files, and a folder whose name is no UTF-8", 4),
     # -- gateways
     _gateway("unasked", "asks no endpoint picker", 4),
     _gateway("garbage", "answers with bytes that are no HTTP", 4),

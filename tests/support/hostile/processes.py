@@ -79,6 +79,16 @@ def main(port: str, endpoints: str, how: str) -> None:
             beside(lambda: (Path(endpoints).write_bytes(os.urandom(100)), time.sleep(0.05)))
         case "grows-file":
             beside(lambda: (Path(endpoints).write_bytes(b"10.0.0.1:80\n" * 1_000_000), time.sleep(0.5)))
+        case "nests-folders":
+            os.chdir(Path(endpoints).parents[1] / "work")
+            for _ in range(1500):
+                Path("d").mkdir()
+                os.chdir("d")
+        case "leaves-files":
+            os.chdir(Path(endpoints).parents[1] / "work")
+            Path("\udcff\udcfe").mkdir()
+            for number in range(20_000):
+                Path(str(number)).touch()
         case _:
             sys.exit(f"nothing is called {how!r}")
     serves(port, endpoints)
