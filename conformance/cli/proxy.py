@@ -32,6 +32,14 @@ def proxy(
     endpoints_file: Annotated[
         Path | None, typer.Option("--endpoints-file", metavar="PATH", help="Write their endpoints here, one a line.")
     ] = None,
+    endpoints: Annotated[
+        list[str] | None,
+        typer.Option("--endpoints", metavar="IP:PORT", help="The pool, beside --pods. Repeatable."),
+    ] = None,
+    any_endpoint: Annotated[
+        bool,
+        typer.Option("--any-endpoint", help="Connect to any address that the endpoint picker names."),
+    ] = False,
     body_mode: Annotated[
         str, typer.Option("--body-mode", metavar="MODE", help="full-duplex, buffered, streamed or none.")
     ] = "full-duplex",
@@ -67,6 +75,9 @@ def proxy(
 ) -> None:
     """Serve HTTP as a gateway would: every request goes through the endpoint picker to the model server that it picks.
 
+    Only endpoints of the pool (--endpoints, --pods) get requests, which may carry secret headers. --any-endpoint lifts
+    that limit.
+
     The conversation is printed as it happens, and judged when it is over. Ends with Ctrl-C. The exit code is 1 if a
     rule was broken, and 3 if something could not be judged, or the proxy itself failed.
 
@@ -89,6 +100,7 @@ def proxy(
     from ext_proc.record import Recorder
     from fake_proxy.listener import Serving
     from fake_proxy.pace import Pace
+    from fake_proxy.upstream import HttpUpstream
 
     if no_color:
         without_colour()
@@ -100,6 +112,10 @@ def proxy(
     config, stimulus = _config(
         body_mode, endpoints_of("--subset", subset or ()), fail_open=fail_open, message_timeout=message_timeout
     )
+    pool = set(endpoints_of("--endpoints", endpoints or ()))
+    if not (pool or pods or any_endpoint):
+        what = "the proxy has no pool: no request could be passed on"
+        raise UsageError(what, hint="give --endpoints or --pods, or --any-endpoint to connect to whatever it picks")
     show = out().print
     patience = timeout if body_mode == "full-duplex" else min(timeout, message_timeout)
     by = context(version, claims, deadline=patience) if judge else None
@@ -112,10 +128,11 @@ def proxy(
         recorder=recorder,
         config=config,
         stimulus=stimulus,
+        upstream=HttpUpstream(may_dial=lambda endpoint: any_endpoint or endpoint in pool),
         pace=Pace(deadline=timeout, withheld=lag.lately),
         finished=lambda outcome: narrator.finished(outcome.exchange),
     )
-    defect = until_interrupted(_serve(listening(listen, "--listen"), serving, pods, endpoints_file, show, lag))
+    defect = until_interrupted(_serve(listening(listen, "--listen"), serving, pods, pool, endpoints_file, show, lag))
     narrator.stop()
     tally = narrator.tally
     ours = defect or tally.problems or tally.of(Verdict.ERROR)
@@ -145,6 +162,7 @@ async def _serve(
     where: tuple[str, int],
     serving: Serving,
     pods: int,
+    pool: set[str],
     endpoints_file: Path | None,
     show: Callable[[str], None],
     lag: LagMeter,
@@ -160,7 +178,7 @@ async def _serve(
         stack.push_async_callback(serving.channel.close)
         stack.callback(asyncio.create_task(lag.run()).cancel)
         if pods:
-            await _add_pods(await stack.enter_async_context(Fleet()), pods, endpoints_file, show)
+            pool.update(await _add_pods(await stack.enter_async_context(Fleet()), pods, endpoints_file, show))
         try:
             listener = await open_listener(*where, serving)
         except OSError as problem:
@@ -171,7 +189,7 @@ async def _serve(
         await asyncio.get_running_loop().create_future()
 
 
-async def _add_pods(fleet: Fleet, pods: int, endpoints_file: Path | None, show: Callable[[str], None]) -> None:
+async def _add_pods(fleet: Fleet, pods: int, endpoints_file: Path | None, show: Callable[[str], None]) -> list[str]:
     from conformance.cli.files import write_file
     from conformance.errors import UsageError
     from fake_modelserver import FleetError, PodSpec
@@ -184,3 +202,4 @@ async def _add_pods(fleet: Fleet, pods: int, endpoints_file: Path | None, show: 
     show("model servers: " + ", ".join(endpoints))
     if endpoints_file is not None:
         write_file(endpoints_file, "".join(f"{one}\n" for one in endpoints), "--endpoints-file")
+    return endpoints

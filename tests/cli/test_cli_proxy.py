@@ -62,13 +62,17 @@ class ModelServer:
 
 @contextlib.asynccontextmanager
 async def proxied(
-    program: Callable[..., subprocess.Popen[str]], server: ModelServer, script: Callable[[str], Script], *flags: str
+    program: Callable[..., subprocess.Popen[str]],
+    server: ModelServer,
+    script: Callable[[str], Script],
+    *flags: str,
+    pool: str = "--any-endpoint",
 ) -> AsyncIterator[tuple[int, subprocess.Popen[str], FakeEpp]]:
     """The port of a proxy before an EPP and `server`, its process, whose output is read, and the EPP."""
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     host, port = listening.sockets[0].getsockname()
     epp = await open_epp(default=script(f"{host}:{port}"))
-    process = program("proxy", "--listen", "127.0.0.1:0", "--epp", epp.address, *flags, PYTHONUNBUFFERED="1")
+    process = program("proxy", "--listen", "127.0.0.1:0", "--epp", epp.address, pool, *flags, PYTHONUNBUFFERED="1")
     assert process.stdout is not None
     found = re.search(r"http://127.0.0.1:(\d+)", await asyncio.to_thread(process.stdout.readline))
     assert found
@@ -200,6 +204,28 @@ def test_model_servers_that_misbehave_cost_one_request_each(program, hangs) -> N
     asyncio.run(asyncio.wait_for(main(), 150))
 
 
+@pytest.mark.program
+def test_an_endpoint_outside_the_pool_is_not_connected_to(program) -> None:
+    """A client's credentials go to nobody that the EPP alone names."""
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            other.setblocking(False)
+            elsewhere = picks(f"127.0.0.1:{other.getsockname()[1]}")
+            pool = "--endpoints=127.0.0.1:9"
+            async with proxied(program, ModelServer(), lambda _: elsewhere, *PATIENT, pool=pool) as (port, *_):
+                assert await asyncio.to_thread(ask, port) == 503
+            with pytest.raises(BlockingIOError):
+                other.accept()
+
+    asyncio.run(asyncio.wait_for(main(), 150))
+
+
+def test_a_proxy_without_a_pool_is_refused(cli) -> None:
+    ran = cli("proxy", "--epp", "127.0.0.1:9")
+    assert (ran.code, "--any-endpoint" in ran.err) == (2, True)
+
+
 def test_an_epp_that_does_not_run_is_not_accused(program) -> None:
     async def main() -> None:
         async with proxied(program, ModelServer(), picks) as (port, process, epp):
@@ -218,7 +244,8 @@ async def judged(
     """The port of a proxy before an EPP, with a model server that takes requests and is silent; and its process."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         epp = await open_epp(default=script(f"127.0.0.1:{server.getsockname()[1]}"))
-        process = program("proxy", "--listen", "127.0.0.1:0", "--epp", epp.address, *flags, PYTHONUNBUFFERED="1")
+        flags = ("--epp", epp.address, "--any-endpoint", *flags)
+        process = program("proxy", "--listen", "127.0.0.1:0", *flags, PYTHONUNBUFFERED="1")
         found = re.search(r"http://127.0.0.1:(\d+)", await asyncio.to_thread(process.stdout.readline))
         assert found
         try:
@@ -285,4 +312,4 @@ def test_a_defect_of_the_proxy_is_no_success(cli, monkeypatch) -> None:
         await asyncio.sleep(0)
 
     monkeypatch.setattr("conformance.cli.proxy._serve", failing)
-    assert cli("proxy", "--epp", "127.0.0.1:9").code == 3
+    assert cli("proxy", "--epp", "127.0.0.1:9", "--any-endpoint").code == 3
