@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import urlsplit
 
 from fake_kubernetes.api import Api
 from fake_kubernetes.builders import kubeconfig
@@ -91,6 +92,7 @@ class Emulator:
     def kubeconfig(self, path: Path | str, *, server: str | None = None, namespace: str = "default") -> Path:
         """Write a kubeconfig file and return its path. `server` is the URL in it, where a container needs another."""
         path = Path(path)
+        self._server.names.add(urlsplit(server or self.url).hostname or "")
         path.write_text(kubeconfig(server or self.url, namespace=namespace), encoding="utf-8")
         return path
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import http
+import ipaddress
 import socket
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import cast
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import httptools
 
@@ -64,6 +65,8 @@ class HttpServer:
 
     def __init__(self, handler: Handler, *, host: str, port: int) -> None:
         self.handler = handler
+        self.names = {host, "localhost"}
+        """Host names that it serves, beside every address: by others a web page could reach it (DNS rebinding)."""
         self.port = port
         self.connections: set[_Connection] = set()
         self._host = host
@@ -117,6 +120,15 @@ class HttpServer:
             sock.close()
             raise
         return sock
+
+
+def _serves(names: Collection[str], host: str) -> bool:
+    """Whether a Host header has one of `names`, or an address."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name in names or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
 
 
 class _Connection(asyncio.Protocol):
@@ -213,6 +225,10 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._transport is None or self._transport.is_closing() or self._parser.should_upgrade():
+            return
+        host = self._headers.get("host", "localhost")
+        if not _serves(self._server.names, host):
+            self._refuse(421, "this server has another name")
             return
         path, _, query = self._url.partition(b"?")
         request = ApiRequest(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import ipaddress
 import re
 import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -33,6 +34,18 @@ class BadRequestError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+def _check_host(request: Request, names: Collection[str]) -> None:
+    """Only an address or one of `names` may be asked: by another name a web page could (DNS rebinding)."""
+    host = (request.header(b"host") or b"localhost").decode("latin-1")
+    try:
+        name = urllib.parse.urlsplit(f"//{host}").hostname or ""
+        if name in names or ipaddress.ip_address(name):
+            return
+    except ValueError:
+        pass
+    raise BadRequestError(421, f"this server is not called {host[:200]}")
 
 
 class Control:
@@ -76,6 +89,7 @@ class Control:
 
     async def _operate(self, request: Request) -> Response:
         try:
+            _check_host(request, {self._wanted.host, "localhost"})
             operation, parameters = _find(request)
             query = dict(urllib.parse.parse_qsl(request.target.partition("?")[2], keep_blank_values=True))
             body = _read(operation.body, request) if operation.body is not None else None

@@ -432,7 +432,7 @@ def test_a_defect_of_the_emulator_is_an_answer_and_not_a_hang(serving, caplog, m
 
 def test_a_taken_port_is_explained_and_the_kubeconfig_leads_here(serving, tmp_path):
     async def scenario():
-        async with serving() as (emulator, _):
+        async with serving() as (emulator, client):
             with pytest.raises(KubernetesEmulatorError, match=rf"can't listen on 127\.0\.0\.1:{emulator.port}"):
                 await Emulator(port=emulator.port).start()
             text = emulator.kubeconfig(tmp_path / "kubeconfig", namespace="other").read_text()
@@ -443,6 +443,8 @@ def test_a_taken_port_is_explained_and_the_kubeconfig_leads_here(serving, tmp_pa
             assert document["contexts"][0]["context"]["namespace"] == "other"
             path = emulator.kubeconfig(tmp_path / "inside", server="http://172.17.0.1:1")
             assert "server: http://172.17.0.1:1\n" in path.read_text()
+            emulator.kubeconfig(tmp_path / "named", server="http://host.example:1")
+            assert (await client.get(PODS_PATH, headers={"host": "host.example:1"})).status_code == 200
         assert Emulator(host="0.0.0.0", port=1).url == "http://127.0.0.1:1"
         assert Emulator(host="::1", port=1).url == "http://[::1]:1"
 

@@ -43,11 +43,15 @@ def _talk(handler, data: bytes, *, half_close: bool = True) -> bytes:
     return asyncio.run(scenario())
 
 
-CLOSE = b"Host: x\r\nConnection: close\r\n\r\n"
+CLOSE = b"Host: localhost\r\nConnection: close\r\n\r\n"
 
 
 def test_pipelined_requests_are_answered_in_order():
-    data = b"GET /a?x=%20y&z HTTP/1.1\r\nHost: x\r\n\r\nPOST /b%20c HTTP/1.1\r\nContent-Length: 2\r\n" + CLOSE + b"hi"
+    data = (
+        b"GET /a?x=%20y&z HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /b%20c HTTP/1.1\r\nContent-Length: 2\r\n"
+        + CLOSE
+        + b"hi"
+    )
     answer = _talk(_echo, data)
     assert answer.count(b"HTTP/1.1 200 OK") == 2
     assert b"GET /a {'x': ' y', 'z': ''} " in answer
@@ -67,7 +71,7 @@ def test_http_1_0_streams_end_with_the_connection():
 
 
 def test_an_offer_of_another_protocol_is_not_taken_up():
-    offer = b"Host: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    offer = b"Host: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
     data = b"GET /a HTTP/1.1\r\n" + offer + b"\r\nPOST /b HTTP/1.1\r\nContent-Length: 2\r\n" + offer + b"\r\nhi"
     answer = _talk(_echo, data + b"GET /c HTTP/1.1\r\n" + CLOSE)
     assert answer.count(b"HTTP/1.1 200 OK") == 3
@@ -146,3 +150,21 @@ def test_a_handler_that_fails_ends_the_connection_and_why_is_told():
 
     assert _talk(fails, b"GET / HTTP/1.1\r\n" + CLOSE) == b""
     assert [str(one) for one in told] == ["ours"]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:80", 200),
+        ("[::1]:80", 200),
+        ("localhost", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example:80", 421),
+        ("[::", 421),
+        ("", 421),
+    ],
+)
+def test_only_addresses_and_own_names_are_served(host: str, status: int) -> None:
+    """A web page can give its own name the address of this machine, and then read what is served there."""
+    data = f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+    assert _talk(_echo, data).startswith(b"HTTP/1.1 %d " % status)

@@ -32,6 +32,16 @@ def controlled(run, look):
     return run(scenario())
 
 
+def test_only_addresses_and_own_names_are_served(run):
+    """A web page can give its own name the address of this machine, and then use what is served there."""
+
+    async def look(client, _):
+        named = ("127.0.0.1:80", "localhost", "evil.example", "[::")
+        return [(await client.get("/pods", headers={"host": host})).status_code for host in named]
+
+    assert controlled(run, look) == [200, 200, 421, 421]
+
+
 def test_a_pod_comes_is_changed_and_goes(run):
     async def look(client, fleet):
         body = {
