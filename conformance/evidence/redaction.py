@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from google.protobuf.message import DecodeError
 
@@ -74,17 +74,17 @@ class Redactor:
             if not re.fullmatch(r"[\x21-\x7e]+", secret.kind + secret.name):
                 raise UsageError(f"a secret can't be called {secret.name!r}", hint="names are printable ASCII")
         self._counts: Counter[Secret] = Counter()
-        self._of: dict[bytes, Secret] = {}
+        self._long: list[Secret] = []
         self._short: dict[tuple[bytes, bytes], Secret] = {}
         for secret in self._secrets:
             value = secret.value.encode()
             if len(value) < SHORT:
                 self._short[secret.name.lower().encode(), value] = secret
                 continue
-            for form in _forms(secret.value):
-                self._of.setdefault(form, secret)
-        longest_first = sorted(self._of, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, longest_first))) if longest_first else None
+            self._long.append(secret)
+        self._long.sort(key=lambda secret: len(secret.value), reverse=True)
+        forms = [b"(%b)" % b"|".join(_forms(secret.value)) for secret in self._long]
+        self._pattern = re.compile(b"|".join(forms)) if forms else None
         self._placeholders = {secret: self._placeholder(secret) for secret in self._secrets}
 
     @classmethod
@@ -135,13 +135,13 @@ class Redactor:
         """Bytes in which nothing depends on their length."""
         if self._pattern is None:
             return data
-        return self._pattern.sub(lambda match: self._replacement(self._of[match[0]]), data)
+        return self._pattern.sub(lambda match: self._replacement(self._found(match)), data)
 
     def body(self, data: bytes) -> bytes:
         """A body, or a piece of one: it keeps its length."""
         if self._pattern is None:
             return data
-        return self._pattern.sub(lambda match: self._replacement(self._of[match[0]], len(match[0])), data)
+        return self._pattern.sub(lambda match: self._replacement(self._found(match), len(match[0])), data)
 
     def header(self, name: bytes, value: bytes) -> bytes:
         """The value of a header."""
@@ -254,10 +254,13 @@ class Redactor:
             return raw
 
         def stars(match: re.Match[bytes]) -> bytes:
-            self._counts[self._of[match[0]]] += 1
+            self._counts[self._found(match)] += 1
             return b"*" * len(match[0])
 
         return self._pattern.sub(stars, raw)
+
+    def _found(self, match: re.Match[bytes]) -> Secret:
+        return self._long[(match.lastindex or 1) - 1]
 
     def _replacement(self, secret: Secret, length: int | None = None) -> bytes:
         self._counts[secret] += 1
@@ -279,22 +282,37 @@ def _with_raw(entries: Iterable[Entry], changed: Mapping[int, bytes]) -> Iterato
             yield Entry(entry.seq, entry.t, dataclasses.replace(entry.event, raw=raw))
 
 
-def _forms(value: str) -> set[bytes]:
-    """How a value may show up: as it is, without its scheme (`Bearer`), and as JSON, URLs, logs and base64 have it."""
-    values = {value}
+def _forms(value: str) -> list[bytes]:
+    """Patterns of a value: as it is, and without its scheme (`Bearer`); plain, in base64 and in hexadecimal."""
+    values = [value]
     scheme, _, credentials = value.partition(" ")
     if scheme.lower() in ("bearer", "basic", "token", "apikey") and len(credentials.encode()) >= SHORT:
-        values.add(credentials)
-    forms = {
-        form
-        for one in values
-        for form in (
-            one.encode(),
-            json.dumps(one)[1:-1].encode(),
-            json.dumps(one, ensure_ascii=False)[1:-1].encode(),
-            quote(one, safe="").encode(),
-            quote(one).encode(),
-            base64.b64encode(one.encode()).rstrip(b"="),
-        )
-    }
-    return {form for form in forms if len(form) >= SHORT}
+        values.append(credentials)
+    texts = [text for one in values for text in (one, *_base64(one.encode()))]
+    patterns = [b"".join(map(_character, text)) for text in dict.fromkeys(texts) if len(text.encode()) >= SHORT]
+    return [*patterns, *(b"(?i:%b)" % one.encode().hex().encode() for one in values)]
+
+
+def _base64(data: bytes) -> Iterator[str]:
+    """In base64, alone and as part of something longer, which begins 0 to 2 bytes before it."""
+    for encoded in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encoded(data).decode().rstrip("=")
+        for before in range(3):
+            first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
+            yield encoded(bytes(before) + data).decode()[first:last]
+
+
+@functools.cache
+def _character(character: str) -> bytes:
+    """A pattern of a character as it is, with percent encoding, or escaped as in JSON or a log. Hexadecimal digits have
+    either case."""
+    plain = character.encode("utf-8", "surrogatepass")
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    forms = [
+        re.escape(json.dumps(character, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")),
+        b"(?i:%b)" % b"".join(b"%%%02x" % byte for byte in plain),
+        b"(?i:%b)" % b"".join(rb"\\x%02x" % byte for byte in plain),
+        b"(?i:%b)" % b"".join(rb"\\u%b" % units[at : at + 4].encode() for at in range(0, len(units), 4)),
+        rb"\\?/" if character == "/" else re.escape(plain),
+    ]
+    return b"(?:%b)" % b"|".join(forms)

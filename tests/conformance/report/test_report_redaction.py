@@ -6,6 +6,8 @@ import base64
 import dataclasses
 import gzip
 import json
+import re
+import urllib.parse
 
 import pytest
 from hypothesis import given
@@ -181,6 +183,41 @@ def test_other_events(redactor):
     started = redactor.event(ProcessStarted(pid=1, command=("epp", f"--token={TOKEN}")))
     assert started.command == ("epp", f"--token={MARK.decode()}")
     assert redactor.event(HarnessTrouble(what=TOKEN)).what == MARK.decode()
+
+
+SECRET = 'p%ss/w"ö+rd\\x'
+
+
+def percent(text: str, safe: str = "", *, lower: bool = False) -> str:
+    found = urllib.parse.quote(text, safe=safe)
+    return re.sub("%..", lambda code: code[0].lower(), found) if lower else found
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        percent(SECRET),
+        percent(SECRET, lower=True),
+        percent(SECRET, '/"+\\ '),  # gRPC's form of a status message
+        "".join(f"%{byte:02X}" for byte in SECRET.encode()),
+        json.dumps(SECRET),
+        json.dumps(SECRET, ensure_ascii=False).replace("/", "\\/"),
+        "".join(f"\\u{ord(one):04X}" for one in SECRET),
+        SECRET.encode().hex(),
+        SECRET.encode().hex().upper(),
+        *(base64.b64encode(b"user:x"[:size] + SECRET.encode() + b":y").decode() for size in (0, 4, 5, 6)),
+        base64.urlsafe_b64encode(b"u" + SECRET.encode()).decode(),
+        percent(base64.b64encode(SECRET.encode()).decode()),
+    ],
+)
+def test_a_secret_is_found_in_each_encoding(written: str) -> None:
+    redactor = Redactor([Secret(kind="header", name="x-key", value=SECRET)])
+    event = redactor.event(
+        StreamEnded(stream="s", author=None, how="status", status=13, message=f"said {written}, at the end")
+    )
+    assert "[redacted:header:x-key]" in event.message
+    assert event.message.startswith("said ")
+    assert event.message.endswith(", at the end")
 
 
 def test_events_without_secrets_are_the_same_objects(redactor):
