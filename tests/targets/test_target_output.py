@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.targets.output import KEPT, LINE_LENGTH, LINES, Output
+
+
+def redact(text: str) -> str:
+    return text.replace("s3cret-token", "***")
 
 
 def said(*pieces: bytes, redact=str) -> str:
@@ -15,33 +20,26 @@ def said(*pieces: bytes, redact=str) -> str:
     return output.tail()
 
 
-def test_nothing():
-    assert said() == ""
-
-
 def test_the_last_lines_are_kept():
     lines = said(*(f"line {number}\n".encode() for number in range(1000))).splitlines()
     assert lines == [f"line {number}" for number in range(1000 - LINES, 1000)]
 
 
-def test_a_line_without_an_end_is_kept():
-    assert said(b"one\ntw", b"o") == "one\ntwo"
-
-
-def test_blank_lines_take_no_place():
-    assert said(b"\n\none\r\n\n  \ntwo\n\n") == "one\ntwo"
-
-
-def test_progress_that_overwrites_itself_is_lines():
-    assert said(b"10 %\r20 %\r") == "10 %\n20 %"
-
-
-def test_colours_are_left_out():
-    assert said(b"\x1b[1;31merror\x1b[0m: \x1b]0;title\x07no") == "error: no"
-
-
-def test_control_characters_and_broken_text_are_marked():
-    assert said(b"a\x00b\xffc\td") == "a\ufffdb\ufffdc\td"
+@pytest.mark.parametrize(
+    ("pieces", "kept"),
+    [
+        ([], ""),
+        ([b"one\ntw", b"o"], "one\ntwo"),
+        ([b"\n\none\r\n\n  \ntwo\n\n"], "one\ntwo"),
+        ([b"10 %\r20 %\r"], "10 %\n20 %"),
+        ([b"\x1b[1;31merror\x1b[0m: \x1b]0;title\x07no"], "error: no"),
+        ([b"a\x00b\xffc\td"], "a\ufffdb\ufffdc\td"),
+        ([b"x" * (4 * KEPT)], "x" * LINE_LENGTH + "…"),
+    ],
+    ids=["nothing", "no line end", "blank lines", "progress", "colours", "control characters", "endless line"],
+)
+def test_output_is_kept_as_printable_lines(pieces, kept):
+    assert said(*pieces) == kept
 
 
 def test_a_flood_is_bounded():
@@ -52,15 +50,7 @@ def test_a_flood_is_bounded():
     assert len(output.tail()) <= LINES * (LINE_LENGTH + 2)
 
 
-def test_an_endless_line_is_cut():
-    text = said(b"x" * (4 * KEPT))
-    assert text == "x" * LINE_LENGTH + "…"
-
-
 def test_secrets_are_redacted_before_anything_is_cut():
-    def redact(text):
-        return text.replace("s3cret-token", "***")
-
     assert said(b"Authorization: s3cret-token\n", redact=redact) == "Authorization: ***"
     assert said(b"\x1b[1ms3cret-token", redact=redact) == "***"
     flood = b"s3cret-token" * (4 * KEPT // 12)
@@ -68,9 +58,6 @@ def test_secrets_are_redacted_before_anything_is_cut():
 
 
 def test_half_a_secret_at_the_cut_is_not_kept():
-    def redact(text):
-        return text.replace("s3cret-token", "***")
-
     output = Output(redact)
     output.feed(b"x" * (2 * KEPT))
     output.feed(b"s3cret-token\nlast\n" + b"y" * (KEPT - 10 - len(b"\nlast\n")))

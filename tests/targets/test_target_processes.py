@@ -380,16 +380,7 @@ def program(folder: Path, content: bytes, *, mode: int = stat.S_IRWXU) -> str:
     return str(path)
 
 
-def test_a_missing_program(tmp_path):
-    error = refusal([str(tmp_path / "epp")])
-    assert f"there is no file {tmp_path / 'epp'}" in error.message
-    assert "build" in error.hint
-
-
-def test_a_command_that_is_not_on_the_path():
-    error = refusal(["no-such-endpoint-picker"])
-    assert "not on PATH" in error.message
-    assert "./my-epp" in error.hint
+ELF_OF_RISC_V = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xf3\x00\x01\x00\x00\x00" + bytes(40)
 
 
 def test_a_program_beside_the_profile_is_found(tmp_path):
@@ -403,39 +394,38 @@ def test_a_program_beside_the_profile_is_found(tmp_path):
     assert run(check()) == "found"
 
 
-def test_a_folder(tmp_path):
-    assert "is a folder" in refusal([str(tmp_path)]).message
+@pytest.mark.parametrize(
+    ("command", "message", "hint"),
+    [
+        (["{folder}/epp"], "there is no file {folder}/epp", "build"),
+        (["no-such-endpoint-picker"], "not on PATH", "./my-epp"),
+        (["{folder}"], "is a folder", ""),
+        (["/bin/true", "x" * 3_000_000], "", "longer than the system allows"),
+        (["/bin/true", "a\0b"], "null byte", ""),
+    ],
+    ids=["missing", "not on the path", "folder", "too long", "null byte"],
+)
+def test_a_command_that_cannot_be_started_is_explained(tmp_path, command, message, hint):
+    error = refusal([word.replace("{folder}", str(tmp_path)) for word in command])
+    assert message.replace("{folder}", str(tmp_path)) in error.message
+    assert hint in error.hint
 
 
-def test_a_missing_working_folder(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "mode", "message", "hint"),
+    [
+        (b"#!/bin/sh\n", 0o644, "may not be run", "chmod +x"),
+        (ELF_OF_RISC_V, 0o700, "Exec format error", "architecture"),
+        (b"echo hello\n", 0o700, "", "#! line"),
+        (b"#!/no/such/interpreter\n", 0o700, "", "interpreter"),
+    ],
+    ids=["no run bit", "another architecture", "no first line", "missing interpreter"],
+)
+def test_a_file_that_cannot_be_started_is_explained(tmp_path, content, mode, message, hint):
+    error = refusal([program(tmp_path, content, mode=mode)])
+    assert message in error.message
+    assert hint in error.hint
+
+
+def test_a_missing_working_folder_is_named_by_its_key(tmp_path):
     assert "start.workdir" in refusal(["/bin/true"], cwd=tmp_path / "no").message
-
-
-def test_no_run_bit(tmp_path):
-    error = refusal([program(tmp_path, b"#!/bin/sh\n", mode=0o644)])
-    assert "may not be run" in error.message
-    assert error.hint.startswith("chmod +x")
-
-
-def test_another_architecture(tmp_path):
-    elf = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xf3\x00\x01\x00\x00\x00" + bytes(40)  # RISC-V
-    error = refusal([program(tmp_path, elf)])
-    assert "Exec format error" in error.message
-    assert "architecture" in error.hint
-
-
-def test_a_script_without_a_first_line(tmp_path):
-    assert "#! line" in refusal([program(tmp_path, b"echo hello\n")]).hint
-
-
-def test_a_missing_interpreter(tmp_path):
-    error = refusal([program(tmp_path, b"#!/no/such/interpreter\n")])
-    assert "interpreter" in error.hint
-
-
-def test_arguments_that_are_too_long():
-    assert "longer than the system allows" in refusal(["/bin/true", "x" * 3_000_000]).hint
-
-
-def test_arguments_with_a_null_byte():
-    assert "null byte" in refusal(["/bin/true", "a\0b"]).message
