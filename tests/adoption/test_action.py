@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.program
+
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 SPECIFICATION, COMPONENT = (ROOT / "templates" / "epp-conformance.yml").read_text().split("\n---\n")
@@ -120,6 +122,7 @@ def test_the_action_installs_the_suite_of_its_own_commit(project):
     assert (runner.code, runner.outputs) == (4, {"result": "incomplete"}), runner.log
 
 
+@pytest.mark.smoke
 def test_a_failure_is_an_annotation_of_the_line_that_claims_the_version(quick, project):
     runner = Runner(project, profile="my epp/profile.yaml", arguments=SUBSET).run()
     assert runner.code == 1
@@ -186,6 +189,7 @@ def test_a_wrong_profile_is_an_annotation_of_its_line(quick, project):
     assert ("my epp/profile.yaml", "4") in [(match[pattern["file"]], match[pattern["line"]]) for match in found]
 
 
+@pytest.mark.smoke
 def test_arguments_are_words_and_run_nothing(quick, project):
     runner = Runner(
         project, profile="my epp/profile.yaml", arguments="--scenario '$(touch ran)' --scenario `touch ran`"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import docker
 import pytest
+from programs import missing
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
@@ -19,7 +20,7 @@ IMAGES = ROOT / "tests" / "images"
 PAGE = (ROOT / "docs" / "how-to" / "containers.md").read_text()
 PATIENT = 280
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.program, pytest.mark.timeout(900)]
 
 
 def output(*command: object) -> str:
@@ -42,8 +43,8 @@ def built(target: str) -> str:
 def engine():
     try:
         client = docker.from_env()
-    except docker.errors.DockerException as problem:
-        pytest.skip(f"no container engine answers: {problem}")
+    except docker.errors.DockerException:
+        pytest.skip(missing("a container engine"))
     testcontainers_config.ryuk_disabled = True  # its image is in a registry
     yield client
     client.images.prune(filters={"label": "epp-conformance.suite-image"})

@@ -197,6 +197,7 @@ def unpacked(log: str, name: str) -> dict:
         return json.load(tar.extractfile(name))
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("cluster", [JOBS[0]], indirect=True)
 def test_the_command_certifies_an_epp_of_the_cluster(epp, tmp_path):
     _, container = pod_of(manifest("Job"))
@@ -222,6 +223,7 @@ def test_the_gateway_of_a_cluster_finds_pool_and_epp_in_the_pod():
     assert route["spec"]["rules"][0]["backendRefs"][0]["name"] == pool["metadata"]["name"]
 
 
+@pytest.mark.program
 def test_the_command_tests_a_gateway_that_knows_the_pod(tmp_path):
     """A gateway without TLS, reached by a name, as one is by that of its Service."""
     _, container = pod_of(manifest("Job", *GATEWAY))
@@ -244,6 +246,7 @@ def test_the_command_tests_a_gateway_that_knows_the_pod(tmp_path):
     assert "fail" not in verdicts
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("cluster", [JOBS[1]], indirect=True)
 def test_the_commands_load_an_epp_of_the_cluster(epp, tmp_path):
     """As in the manifests, but for where things are: folders, the master's port, and its name in the workers."""
@@ -271,6 +274,7 @@ def test_the_commands_load_an_epp_of_the_cluster(epp, tmp_path):
     assert set(found["exchanges"]["byRequest"]) == {one.name for one in mix}
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("page", ["containers", "load"])
 @pytest.mark.parametrize("end", ["Complete", "FailureTarget Failed"])
 def test_the_documented_wait_ends_with_the_job_whatever_its_result(tmp_path, page, end):

@@ -11,6 +11,8 @@ from conformance import cli
 from conformance.evidence.episode import PoolState
 from conformance.evidence.store import read_evidence
 
+pytestmark = pytest.mark.program
+
 ONE_ADDRESS = """
 import errno, os, socket
 

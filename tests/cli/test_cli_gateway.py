@@ -11,16 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from real_envoy import EnvoyError, find_envoy
-
-try:
-    find_envoy()
-except EnvoyError as problem:
-    NO_ENVOY = f"no Envoy to test with: {problem}"
-else:
-    NO_ENVOY = ""
-needs_envoy = pytest.mark.skipif(bool(NO_ENVOY), reason=NO_ENVOY)
+from programs import needs_envoy
 
 FEW = ("-k", "gateway.follows-the-pick*", "-k", "gateway.takes-the-first-of-a-list*", "-k", "gateway.relays-refusals*")
 
@@ -63,6 +54,8 @@ def running() -> Iterator[tuple[str, str, str]]:
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 @needs_envoy
 def test_real_envoy_gets_a_report_that_verifies(cli, tmp_path: Path) -> None:
     ran = cli("run", "--role", "data-plane", "--profile", "envoy-original-dst-header", *FEW, "-o", tmp_path / "r")
@@ -84,6 +77,8 @@ def test_real_envoy_gets_a_report_that_verifies(cli, tmp_path: Path) -> None:
     assert reproduce.startswith("epp-conformance run --profile envoy-original-dst-header --role data-plane ")
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_a_gateway_that_runs_already(cli, tmp_path: Path, running: tuple[str, str, str]) -> None:
     url, epp, endpoints = running
     flags = ("--gateway", url, "--epp-listen", epp, "--endpoints", endpoints)
@@ -95,6 +90,7 @@ def test_a_gateway_that_runs_already(cli, tmp_path: Path, running: tuple[str, st
     assert "request bodies FULL_DUPLEX_STREAMED" in checked.out
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("follows", "asked"), [(None, set()), ("header", {"header"}), ("either", {"header", "metadata"})]
 )
@@ -115,6 +111,7 @@ def test_only_what_is_said_to_be_read_is_asked_alone(
     assert ("nothing says where the gateway reads the destination" in reasons) is (follows is None)
 
 
+@pytest.mark.program
 def test_http2_to_the_model_servers_is_told_and_no_failure(cli, tmp_path: Path) -> None:
     """Proxies may keep the client's version of HTTP; engines speak HTTP/1.1."""
     path = tmp_path / "gateway.yaml"
@@ -135,6 +132,8 @@ def test_http2_to_the_model_servers_is_told_and_no_failure(cli, tmp_path: Path) 
     assert "0 with a broken rule" in judged.out, judged.out
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 @needs_envoy
 def test_certify_writes_the_folder_of_gateways(cli, tmp_path: Path) -> None:
     ran = cli(
@@ -213,6 +212,7 @@ def test_a_mistake_in_a_profile_is_shown_at_its_place(cli, tmp_path: Path, text:
     assert said in ran.err
 
 
+@pytest.mark.program
 def test_a_profile_is_written_for_a_gateway(cli, tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     command = (
@@ -232,6 +232,7 @@ def test_a_profile_is_written_for_a_gateway(cli, tmp_path: Path) -> None:
 # -- what there is -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 def test_the_role_is_listed_and_explained(cli) -> None:
     scenarios = json.loads(cli("list", "--role", "data-plane", "-f", "json").out)
     assert {one["role"] for one in scenarios} == {"data-plane"}

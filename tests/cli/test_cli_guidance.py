@@ -59,6 +59,7 @@ def test_an_address_that_is_none_is_told_how_it_is_written(cli, address: str, hi
     assert (ran.code, ran.err.splitlines()[-1]) == (2, f"  hint: {hint}")
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("mode", "said", "hint"),
     [
@@ -107,6 +108,7 @@ def test_a_missing_file_is_told_with_the_path_and_the_working_folder(
     assert f"the working folder is {tmp_path}" in ran.err
 
 
+@pytest.mark.program
 def test_wrong_use_leaves_no_folder(cli, tmp_path: Path) -> None:
     for arguments in (
         ("--profile", "gie-epp-1.0", "--binary", "./no-such"),
@@ -189,6 +191,8 @@ def test_ids_come_from_a_file(cli, tmp_path: Path) -> None:
     assert (ran.code, "names no scenario" in ran.err) == (2, True)
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_the_last_failures_are_run_again(cli, a_report: Path, tmp_path: Path) -> None:
     for path in a_report.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -203,6 +207,8 @@ def test_the_last_failures_are_run_again(cli, a_report: Path, tmp_path: Path) ->
     assert cli("run", "--last-failed", "-k", "subset.nobody", "-o", tmp_path).code == 2
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_a_generated_failure_is_waived_run_again_and_reproduced(cli, tmp_path: Path, monkeypatch) -> None:
     """It is no scenario that could be selected: its rules are waived, and its scenario file is in the report."""
     fault = (
@@ -228,6 +234,7 @@ def test_a_generated_failure_is_waived_run_again_and_reproduced(cli, tmp_path: P
     assert "no scenario failed: everything is run; generated conversations broke rules" in ran.err
 
 
+@pytest.mark.program
 def test_an_honest_report_of_an_epp_that_ends_responses_early_is_verified(cli, tmp_path: Path) -> None:
     """The end of what the model server says is not read then."""
     fault = (
@@ -299,6 +306,7 @@ def test_copies_of_the_suites_own_scenarios_are_told_of_once(cli, tmp_path: Path
     assert all("mine.yaml" in line for line in other)  # what else is wrong is said as ever
 
 
+@pytest.mark.program
 def test_a_new_scenario_of_an_epp_passes(cli, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     cli("scenario", "new", "acme.one", "--requirement", "EPP-SUB-01", "-o", path)
@@ -309,6 +317,7 @@ def test_a_new_scenario_of_an_epp_passes(cli, tmp_path: Path) -> None:
 # -- completion --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [

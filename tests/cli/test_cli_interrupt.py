@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.program
+
 IN_FINALIZERS = """
 import os, signal, threading, time
 from conformance.cli.interrupt import interruptible

@@ -11,6 +11,8 @@ import pytest
 from conformance.run.epp.pool import PoolController
 from conformance.scenario.pool import PoolStep
 
+pytestmark = pytest.mark.program
+
 SUPPORT = Path(__file__).parents[1] / "support"
 TRIES = 4
 SOON = 5.0

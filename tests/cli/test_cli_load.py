@@ -54,6 +54,8 @@ def verdicts(folder: Path) -> dict[str, str]:
     return {row["id"]: row["verdict"] for row in document(folder)["requirements"]}
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_a_right_epp_is_conformant_and_every_exchange_is_judged(cli, tmp_path: Path) -> None:
     ran = cli("load", *SHORT, "-o", tmp_path)
     assert ran.code == 0, ran.out + ran.err
@@ -73,6 +75,7 @@ def test_a_right_epp_is_conformant_and_every_exchange_is_judged(cli, tmp_path: P
         assert found["figures"]["suite"]["firstDescriptors"] > 1
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(("seconds", "broken"), [(0.5, set()), (1.5, {"ENV-16"})])
 def test_a_close_as_a_response_comes_is_right_only_where_it_may_have_been_under_way(
     cli, tmp_path: Path, seconds: float, broken: set[str]
@@ -83,6 +86,7 @@ def test_a_close_as_a_response_comes_is_right_only_where_it_may_have_been_under_
     assert {name for name, said in verdicts(tmp_path / "r").items() if said == "fail"} == broken, ran.out + ran.err
 
 
+@pytest.mark.program
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process holds")
 def test_memory_is_that_of_what_a_start_script_starts(cli, tmp_path: Path) -> None:
     script = tmp_path / "start.sh"
@@ -94,6 +98,7 @@ def test_memory_is_that_of_what_a_start_script_starts(cli, tmp_path: Path) -> No
     assert target["firstDescriptors"] > 8
 
 
+@pytest.mark.program
 def test_a_mix_in_a_pool_that_changes(cli, tmp_path: Path) -> None:
     """Requests of all kinds, in all ways of arriving, while pods come, go, restart and fill up."""
     file = tmp_path / "load.yaml"
@@ -107,6 +112,7 @@ def test_a_mix_in_a_pool_that_changes(cli, tmp_path: Path) -> None:
     assert found["exchanges"]["judged"] == found["exchanges"]["begun"] >= 20
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("fault", "requirement"), [("metadata-differs", "EPP-DEST-05"), ("stranger-in-list", "EPP-DEST-06")]
 )
@@ -125,6 +131,7 @@ def test_a_fault_is_found_in_every_exchange_with_evidence_to_judge_again(cli, tm
     assert requirement in again.out
 
 
+@pytest.mark.program
 def test_a_pod_that_is_gone_may_not_be_picked_after_the_grace_time(cli, tmp_path: Path) -> None:
     """An EPP that keeps picking what has left the pool is told from one that follows."""
     file = tmp_path / "load.yaml"
@@ -140,6 +147,7 @@ def test_a_pod_that_is_gone_may_not_be_picked_after_the_grace_time(cli, tmp_path
     assert within.code == 0, within.out + within.err
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_pod_that_joined_serves_what_was_sent_to_it(cli, tmp_path: Path, processes: str) -> None:
     """The EPP is told of the endpoint that it picked, however late that joined the pool."""
@@ -175,6 +183,7 @@ main()
     assert [pair for pair in pairs if pair[0].split(",")[0] != pair[1]] == []
 
 
+@pytest.mark.program
 def test_a_process_that_ends_is_one_finding(cli, tmp_path: Path) -> None:
     """What was lost with it is counted, and accuses it of nothing more."""
     dying = tmp_path / "dying.py"
@@ -194,6 +203,8 @@ def test_a_process_that_ends_is_one_finding(cli, tmp_path: Path) -> None:
     assert not document(tmp_path / "r")["complete"]
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_metrics_are_scraped_while_it_runs(program, tmp_path: Path) -> None:
     process = program(
         "load", "--rate", "50", "--seconds", "60", "--json-lines", "--metrics-port", "0", "-o", tmp_path,
@@ -228,6 +239,7 @@ def test_a_port_for_metrics_that_is_taken_is_refused(cli, tmp_path: Path) -> Non
     assert "--metrics-port: 127.0.0.1:" in ran.err
 
 
+@pytest.mark.program
 def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None:
     process = program("load", "--rate", "50", "--seconds", "60", "--json-lines", "-o", tmp_path)
     first = json.loads(process.stdout.readline())
@@ -333,6 +345,7 @@ def test_another_machine_is_loaded_only_on_purpose(cli, tmp_path: Path, address:
     assert "--allow-remote" in ran.err
 
 
+@pytest.mark.program
 def test_a_load_goes_on_when_the_reader_of_its_lines_is_gone(program, tmp_path: Path) -> None:
     """Its exit code says what came out, as of `| head -1`."""
     load = program("load", "--rate", "20", "--seconds", "3", "--json-lines", "--epp", WRONG, "-o", tmp_path)
@@ -343,6 +356,7 @@ def test_a_load_goes_on_when_the_reader_of_its_lines_is_gone(program, tmp_path: 
     assert verdicts(tmp_path)["EPP-DEST-05"] == "fail"
 
 
+@pytest.mark.program
 @pytest.mark.skipif(sys.platform != "linux", reason="makes a pipe small")
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_load_goes_on_when_its_reader_stops_reading(tmp_path: Path, stream: str) -> None:
@@ -365,6 +379,7 @@ def test_a_load_goes_on_when_its_reader_stops_reading(tmp_path: Path, stream: st
     assert stream == "stderr" or "lines were not written: their reader stopped reading" in error
 
 
+@pytest.mark.program
 def test_an_earlier_report_stays_whole_until_the_next_takes_its_place(cli, tmp_path: Path) -> None:
     assert cli("load", *SHORT, "-o", tmp_path, "--epp", WRONG).code == 1
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -378,6 +393,7 @@ def test_an_earlier_report_stays_whole_until_the_next_takes_its_place(cli, tmp_p
     assert cli("judge", tmp_path).code == 2  # there is nothing to show
 
 
+@pytest.mark.program
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a device that is always full")
 def test_what_a_full_disk_leaves_is_told(cli, tmp_path: Path) -> None:
     """What the load came to is printed, and where there was no room."""
@@ -412,6 +428,7 @@ def test_a_change_that_can_not_come_is_refused_with_its_place(cli, tmp_path: Pat
     assert said in ran.err
 
 
+@pytest.mark.program
 def test_a_change_that_no_pick_can_be_wrong_after_is_said(cli, tmp_path: Path) -> None:
     file = tmp_path / "load.yaml"
     file.write_text(
@@ -427,6 +444,7 @@ def test_a_change_that_no_pick_can_be_wrong_after_is_said(cli, tmp_path: Path) -
         ]
 
 
+@pytest.mark.program
 def test_requests_that_a_slow_target_leaves_no_room_for_are_said(cli, tmp_path: Path) -> None:
     """The generator is not blamed for them."""
     file = tmp_path / "load.yaml"
@@ -443,6 +461,7 @@ def test_requests_that_a_slow_target_leaves_no_room_for_are_said(cli, tmp_path: 
 # -- several processes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 def test_processes_share_the_requests_in_a_pool_that_changes(cli, tmp_path: Path) -> None:
     """Each request that is due is begun by one of them, and the results of all are one."""
     file = tmp_path / "load.yaml"
@@ -459,6 +478,8 @@ def test_processes_share_the_requests_in_a_pool_that_changes(cli, tmp_path: Path
     assert found["figures"]["milliseconds"]["lateness"]["count"] == exchanges["begun"]
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_processes_find_a_fault_each_and_keep_its_evidence_once(cli, tmp_path: Path) -> None:
     epp = f"{REFERENCE} --fault metadata-differs"
     ran = cli("load", *SHORT, "--processes", "2", "-o", tmp_path, "--epp", epp)
@@ -474,6 +495,7 @@ def test_processes_find_a_fault_each_and_keep_its_evidence_once(cli, tmp_path: P
     assert "EPP-DEST-05" in again.out
 
 
+@pytest.mark.program
 def test_processes_know_when_a_pod_has_gone(cli, tmp_path: Path) -> None:
     """An EPP that keeps picking what has left the pool is told from one that follows, by each process."""
     file = tmp_path / "load.yaml"
@@ -490,6 +512,7 @@ def test_processes_know_when_a_pod_has_gone(cli, tmp_path: Path) -> None:
     assert within.code == 0, within.out + within.err
 
 
+@pytest.mark.program
 def test_a_target_that_ends_is_one_finding_of_several_processes(cli, tmp_path: Path) -> None:
     dying = tmp_path / "dying.py"
     dying.write_text(
@@ -507,6 +530,7 @@ def test_a_target_that_ends_is_one_finding_of_several_processes(cli, tmp_path: P
     assert len(document(tmp_path / "r")["crashes"]) == 1
 
 
+@pytest.mark.program
 def test_ctrl_c_gives_a_report_of_what_all_processes_saw(program, tmp_path: Path) -> None:
     process, first = until_requests(program, tmp_path)
     process.send_signal(signal.SIGINT)
@@ -519,6 +543,7 @@ def test_ctrl_c_gives_a_report_of_what_all_processes_saw(program, tmp_path: Path
     assert found["exchanges"]["judged"] >= first["judged"]
 
 
+@pytest.mark.program
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 def test_a_generator_process_that_ends_is_trouble_of_the_suite(program, tmp_path: Path) -> None:
     process, _ = until_requests(program, tmp_path)
@@ -530,6 +555,7 @@ def test_a_generator_process_that_ends_is_trouble_of_the_suite(program, tmp_path
     assert "signal 9" in said
 
 
+@pytest.mark.program
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is stopped by a signal")
 def test_a_standstill_of_the_suite_is_not_held_against_the_target(program, tmp_path: Path) -> None:
     """What was answered meanwhile is read before it is said what was not."""
@@ -548,6 +574,7 @@ def test_a_standstill_of_the_suite_is_not_held_against_the_target(program, tmp_p
     assert process.returncode in (0, 3), said
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("way", ["--rate", "--concurrent"])
 def test_requests_that_nobody_waits_for_prove_nothing(cli, tmp_path: Path, way: str) -> None:
     """They are over as soon as they begin, also where each makes the next begin; and no rule was seen to hold."""
@@ -558,6 +585,7 @@ def test_requests_that_nobody_waits_for_prove_nothing(cli, tmp_path: Path, way: 
     assert document(tmp_path / "r")["exchanges"]["judged"] > 0
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_ctrl_c_while_the_last_exchanges_are_awaited_leaves_the_load_incomplete(
     program, tmp_path: Path, processes: str
@@ -578,6 +606,7 @@ def test_ctrl_c_while_the_last_exchanges_are_awaited_leaves_the_load_incomplete(
     assert found["exchanges"]["unfinished"] == found["exchanges"]["begun"] - found["exchanges"]["judged"] > 0
 
 
+@pytest.mark.program
 def test_ctrl_c_of_several_processes_is_quiet_about_what_is_under_way(program, tmp_path: Path) -> None:
     """Their connections close last, and exchanges that had no pick yet are lost with them."""
     slow = f"{REFERENCE} --variant slow"
@@ -602,6 +631,7 @@ def until_requests(program, folder: Path, *flags: object):
     raise AssertionError(process.stderr.read())
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("flags", "asked", "right"),
     [
@@ -620,6 +650,7 @@ def test_a_request_that_may_be_refused_says_so(cli, tmp_path: Path, flags: str, 
     assert right or (again.code == 1 and "EPP-DEST-01" in again.out), again.out + again.err
 
 
+@pytest.mark.program
 def test_an_epp_that_does_not_know_the_model_is_told_apart(cli, tmp_path: Path) -> None:
     profile = tmp_path / "profile.yaml"
     profile.write_text(f"""timeouts: {{start: 10}}
@@ -633,6 +664,7 @@ discovery: {{file: {{}}}}
     assert "serves no model 'llama-3'" in ran.err
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("text", "code", "told"),
     [
@@ -663,6 +695,7 @@ def test_what_never_came_to_pass_is_told(cli, tmp_path: Path, text: str, code: i
     assert told or not re.search("never happened|no request|could be outside", ran.out)
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("flags", "broken"),
     [
@@ -685,6 +718,7 @@ churn: [{change: remove, every: 0.4, lasts: 0.2}]
     assert broken is None or cli("judge", tmp_path / "report").code == 1
 
 
+@pytest.mark.program
 def test_what_an_epp_remembers_of_a_hint_is_asked_for_when_pods_have_gone(cli, tmp_path: Path) -> None:
     load = tmp_path / "load.yaml"
     load.write_text("""

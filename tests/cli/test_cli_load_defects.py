@@ -10,6 +10,8 @@ import pytest
 from conformance.load.exchange import LiveExchange
 from conformance.load.traffic import Traffic
 
+pytestmark = pytest.mark.program
+
 
 def breaks(*_: Any, **__: Any) -> None:
     raise LookupError("what the suite got wrong")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.program
+
 EPP = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
 
 

@@ -50,6 +50,7 @@ def accounted(found: dict) -> bool:
 # -- the target is killed ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(("processes", "arrivals"), [(1, "{seconds: 6, concurrent: 8}"), (2, "{seconds: 6, rate: 60}")])
 def test_a_target_that_is_killed_recovers(cli, tmp_path, processes, arrivals) -> None:
     """What is lost with it is counted, and held against no one; open and closed loops go on afterwards."""
@@ -67,6 +68,8 @@ def test_a_target_that_is_killed_recovers(cli, tmp_path, processes, arrivals) ->
     assert re.search(r"trouble: kill-target at \d\.\d to .*recovered from after .*; violations: none", ran.out)
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_what_a_target_does_wrong_after_its_restart_is_found(cli, tmp_path) -> None:
     file = load(tmp_path, KILL)
     ran = cli("load", file, "--processes", "2", "-o", tmp_path / "r", "--epp", second_life("faulty", tmp_path))
@@ -82,6 +85,7 @@ def test_what_a_target_does_wrong_after_its_restart_is_found(cli, tmp_path) -> N
     assert "EPP-DEST-05" in again.out
 
 
+@pytest.mark.program
 def test_a_death_that_was_not_asked_for_is_still_a_finding(cli, tmp_path) -> None:
     """Here after one that was."""
     aborted = "  - {name: aborted, weight: 0.05, exchange: {abort: request-body}}\n"
@@ -96,6 +100,7 @@ def test_a_death_that_was_not_asked_for_is_still_a_finding(cli, tmp_path) -> Non
     assert accounted(found)
 
 
+@pytest.mark.program
 def test_a_target_that_ends_instead_of_starting_again_is_a_finding(cli, tmp_path) -> None:
     file = load(tmp_path, KILL, arrivals="{seconds: 60, rate: 60}")
     ran = cli("load", file, "-o", tmp_path / "r", "--epp", second_life("refuses", tmp_path))
@@ -104,6 +109,7 @@ def test_a_target_that_ends_instead_of_starting_again_is_a_finding(cli, tmp_path
     assert "the lock of the last life is still there" in ran.out
 
 
+@pytest.mark.program
 def test_a_target_that_does_not_come_back_ends_the_load_with_a_report(cli, tmp_path) -> None:
     """No requirement says that it must."""
     profile = tmp_path / "epp.yaml"
@@ -120,6 +126,7 @@ def test_a_target_that_does_not_come_back_ends_the_load_with_a_report(cli, tmp_p
     assert "connection refused" in found["troubles"][0]["problem"].lower()
 
 
+@pytest.mark.program
 def test_a_limit_for_the_recovery_fails_the_run_when_it_is_exceeded_and_only_then(cli, tmp_path) -> None:
     slow = ("-o", tmp_path / "r", "--epp", second_life("slow", tmp_path))
     ran = cli("load", load(tmp_path, KILL.replace("}", ", recovers: 0.5}")), *slow)
@@ -132,6 +139,7 @@ def test_a_limit_for_the_recovery_fails_the_run_when_it_is_exceeded_and_only_the
     assert ran.code == 0, ran.out + ran.err
 
 
+@pytest.mark.program
 def test_a_recovery_that_the_load_is_over_before_leaves_it_incomplete(cli, tmp_path) -> None:
     """It has room in the load, but a process takes a moment to end, so that the limit is not over either."""
     file = load(
@@ -142,6 +150,7 @@ def test_a_recovery_that_the_load_is_over_before_leaves_it_incomplete(cli, tmp_p
     assert ran.code == 4, ran.out + ran.err
 
 
+@pytest.mark.program
 def test_trouble_comes_again_and_again_and_a_program_can_follow_it(program, tmp_path) -> None:
     file = load(
         tmp_path, "{kind: kill-target, every: 3, lasts: 0.1}", "{kind: model-servers-reset, every: 2, lasts: 0.5}",
@@ -163,6 +172,7 @@ def test_trouble_comes_again_and_again_and_a_program_can_follow_it(program, tmp_
 # -- its surroundings --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 def test_model_servers_that_reset_connections_do_so_for_real_exchanges(cli, tmp_path) -> None:
     """A right EPP is right then, too; the evidence of a wrong one has the resets, and ends with them."""
     file = load(tmp_path, "{kind: model-servers-reset, at: 0, lasts: 1}", arrivals="{seconds: 3, rate: 60}")
@@ -181,6 +191,7 @@ def test_model_servers_that_reset_connections_do_so_for_real_exchanges(cli, tmp_
         assert re.search(r'"outcome": ?"reset"', evidence.read())
 
 
+@pytest.mark.program
 def test_metrics_are_lost_to_the_target(cli, tmp_path) -> None:
     """It can read no pod's, those that join meanwhile included; what it says of that when it ends is in the report."""
     dying = tmp_path / "dying.py"
@@ -203,6 +214,7 @@ def test_metrics_are_lost_to_the_target(cli, tmp_path) -> None:
     assert found["pool"]["changes"]["remove"] > 0
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("kind", ["metrics-lost", "metrics-hang"])
 def test_metrics_come_back(cli, tmp_path, kind) -> None:
     file = load(tmp_path, f"{{kind: {kind}, at: 0.5, lasts: 0.5}}", arrivals="{seconds: 4, rate: 60}")
@@ -213,6 +225,7 @@ def test_metrics_come_back(cli, tmp_path, kind) -> None:
     assert trouble["recoveredAfter"] is not None
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("habit", ["returns", "gives-up"])
 def test_a_target_that_loses_the_kubernetes_api_must_follow_the_pool_again_afterwards(cli, tmp_path, habit) -> None:
     """While the API is lost it can't know better, for however long; one that does not connect again is found out."""

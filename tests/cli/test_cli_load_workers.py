@@ -105,6 +105,8 @@ def generator_of(process: subprocess.Popen[str]) -> int:
     return int(child)
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_a_worker_and_locust_itself_share_a_load_with_one_report(master, worker, locust, tmp_path: Path) -> None:
     load, port = master(*SHORT)
     workers = [worker(port), locust(port)]
@@ -127,6 +129,7 @@ def test_a_worker_and_locust_itself_share_a_load_with_one_report(master, worker,
     assert "Worker " in (tmp_path / "r" / "load.html").read_text()
 
 
+@pytest.mark.program
 def test_a_fault_is_found_by_each_worker_and_its_evidence_kept_once(master, worker, cli, tmp_path: Path) -> None:
     load, port = master(*SHORT, epp=f"{REFERENCE} --fault metadata-differs")
     for _ in range(2):
@@ -147,6 +150,7 @@ def test_a_fault_is_found_by_each_worker_and_its_evidence_kept_once(master, work
     assert "EPP-DEST-05" in again.out
 
 
+@pytest.mark.program
 def test_a_mix_of_requests_is_shared(master, worker, tmp_path: Path) -> None:
     """What a file says of requests reaches the workers as it is: bodies, answers, aborts, hints, endings."""
     file = tmp_path / "load.yaml"
@@ -174,6 +178,7 @@ def test_a_mix_of_requests_is_shared(master, worker, tmp_path: Path) -> None:
     assert found["exchanges"]["judged"] == sum(one["judged"] for one in found["generator"]["workers"]) >= 70
 
 
+@pytest.mark.program
 def test_statistics_that_can_not_be_written_do_not_cost_what_came_out(master, worker, tmp_path: Path) -> None:
     load, port = master(*SHORT)
     (tmp_path / "r" / "locust_stats.csv").mkdir()
@@ -186,6 +191,7 @@ def test_statistics_that_can_not_be_written_do_not_cost_what_came_out(master, wo
     assert document(tmp_path)["exchanges"]["judged"] == 120
 
 
+@pytest.mark.program
 def test_a_target_that_ends_is_one_finding_of_all_workers(master, worker, tmp_path: Path) -> None:
     dying = tmp_path / "dying.py"
     dying.write_text(
@@ -217,6 +223,7 @@ def test_a_target_that_ends_is_one_finding_of_all_workers(master, worker, tmp_pa
 # -- workers that go, or come late -------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 def test_a_worker_that_is_killed_leaves_the_load_incomplete(master, worker, tmp_path: Path) -> None:
     slow = tmp_path / "load.yaml"
     slow.write_text("mix: [{name: slow, serviceTime: 0.5}]")
@@ -237,6 +244,7 @@ def test_a_worker_that_is_killed_leaves_the_load_incomplete(master, worker, tmp_
     assert ended(other)[0] == 0
 
 
+@pytest.mark.program
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("with_locust", [False, True])
 def test_a_generator_that_is_killed_leaves_the_load_incomplete(master, worker, locust, with_locust, tmp_path) -> None:
@@ -250,6 +258,7 @@ def test_a_generator_that_is_killed_leaves_the_load_incomplete(master, worker, l
     assert [ended(one)[0], ended(other)[0]] == [0, 0]
 
 
+@pytest.mark.program
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 def test_ctrl_c_of_a_worker_ends_its_requests(master, worker, tmp_path: Path) -> None:
     load, port = master(*LONG)
@@ -267,6 +276,7 @@ def test_ctrl_c_of_a_worker_ends_its_requests(master, worker, tmp_path: Path) ->
     assert "it was lost" in document(tmp_path)["cutShort"]
 
 
+@pytest.mark.program
 def test_ctrl_c_gives_a_report_and_ends_the_workers(master, worker, tmp_path: Path) -> None:
     load, port = master(*LONG)
     workers = [worker(port), worker(port)]
@@ -280,6 +290,7 @@ def test_ctrl_c_gives_a_report_and_ends_the_workers(master, worker, tmp_path: Pa
     assert [ended(one)[0] for one in workers] == [0, 0]
 
 
+@pytest.mark.program
 def test_ctrl_c_while_it_waits_for_workers_says_no_more(master) -> None:
     loading, _ = master(*SHORT)
     loading.send_signal(signal.SIGINT)
@@ -288,6 +299,7 @@ def test_ctrl_c_while_it_waits_for_workers_says_no_more(master) -> None:
     assert said.strip() == "interrupted"
 
 
+@pytest.mark.program
 def test_a_worker_that_comes_late_takes_no_share(master, worker, tmp_path: Path) -> None:
     load, port = master(*LONG)
     workers = [worker(port), worker(port)]
@@ -310,6 +322,7 @@ def test_a_worker_that_comes_late_takes_no_share(master, worker, tmp_path: Path)
 # -- what does not fit -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 def test_too_few_workers_are_not_waited_for_without_end(master, worker, tmp_path: Path) -> None:
     load, port = master(*SHORT, "--wait", "12")
     one = worker(port)
@@ -321,6 +334,7 @@ def test_too_few_workers_are_not_waited_for_without_end(master, worker, tmp_path
     assert ended(one)[0] == 0
 
 
+@pytest.mark.program
 def test_a_worker_of_another_version_is_refused(master, worker, locust) -> None:
     load, port = master(*SHORT)
     other = locust(port, "import conformance.load.locust_user as own\nown.SUITE = '0.0.7'\n" + LOCUSTFILE)
@@ -334,6 +348,7 @@ def test_a_worker_of_another_version_is_refused(master, worker, locust) -> None:
     assert "has epp-conformance 0.0.7" in said
 
 
+@pytest.mark.program
 def test_what_a_worker_says_is_read_with_care(master, worker, locust) -> None:
     load, port = master(*SHORT)
     locust(
@@ -345,6 +360,7 @@ def test_what_a_worker_says_is_read_with_care(master, worker, locust) -> None:
     assert "can't be read" in said
 
 
+@pytest.mark.program
 def test_strangers_at_the_port_do_not_disturb(master, worker, tmp_path: Path) -> None:
     load, port = master(*SHORT)
     with socket.create_connection(("127.0.0.1", port)) as stranger, zmq.Context() as context:
@@ -362,6 +378,7 @@ def test_strangers_at_the_port_do_not_disturb(master, worker, tmp_path: Path) ->
     assert [ended(one)[0] for one in workers] == [0, 0]
 
 
+@pytest.mark.program
 def test_ctrl_c_of_a_worker_without_a_master_is_no_success(program) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(30)
@@ -427,6 +444,7 @@ def test_a_port_for_workers_that_is_taken_is_refused(cli, tmp_path: Path) -> Non
     assert f"--bind: 127.0.0.1:{port}: " in ran.err
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("command", [("load", "--workers", "2"), ("load-worker", "127.0.0.1:5557")])
 def test_without_locust_a_command_names_the_extra(program, tmp_path: Path, command: tuple[str, ...]) -> None:
     (tmp_path / "locust.py").write_text("raise ModuleNotFoundError('No module named locust')\n")

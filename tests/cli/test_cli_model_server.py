@@ -50,6 +50,7 @@ def verdicts(folder: Path) -> dict[str, str]:
 # -- engines -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(("engine", "name"), FULL)
 def test_an_engine_of_the_field_is_conformant(cli, tmp_path: Path, engine: str, name: str) -> None:
     with model_server(**spec(engine, name)) as pod:
@@ -162,6 +163,8 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "reports"
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_certify_writes_the_folder_and_matrix_shows_it(cli, certified: Path, tmp_path: Path) -> None:
     folder = certified / "1.0.0" / "model-server" / "small"
     assert "Conformance of the model server [small]" in (folder / "README.md").read_text()
@@ -206,6 +209,8 @@ asyncio.run(serve())
 """
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_a_server_that_ends_by_itself_fails_and_the_run_goes_on(cli, tmp_path: Path) -> None:
     program = tmp_path / "dying.py"
     program.write_text(DYING.replace("{port}", "int(__import__('sys').argv[1])"))

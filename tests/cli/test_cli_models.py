@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.program
+
 COMMAND = (
     *(sys.executable, "-m", "reference_epp", "--listen", "127.0.0.1:{port}", "--endpoints-file", "{endpointsFile}"),
     *("--protocol-version", "{version}", "--model", "llama-3", "--model", "batch", "--log-level", "error"),

@@ -13,6 +13,8 @@ import pytest
 
 from conformance.cli import call
 
+pytestmark = pytest.mark.program
+
 Tried = Callable[..., str]
 FULL = "x-gateway-destination-endpoint"
 

@@ -15,6 +15,8 @@ import pytest
 
 from fake_modelserver import GENERATIONS
 
+pytestmark = pytest.mark.program
+
 Serve = Callable[..., list[str]]
 
 
@@ -105,6 +107,7 @@ pods:
 """
 
 
+@pytest.mark.smoke
 def test_a_file_says_what_each_pod_is(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "pods.yaml"
     path.write_text(FILE.replace("0.8.5", '"0.8.5"'))
@@ -114,6 +117,7 @@ def test_a_file_says_what_each_pod_is(serve: Serve, tmp_path: Path) -> None:
         assert client.get(f"http://{other}/metrics").status_code == 500
 
 
+@pytest.mark.smoke
 def test_the_control_api_changes_pods(program) -> None:
     process = program("pool", "--pods", 1, "--control", "127.0.0.1:0", "--no-table")
     line, endpoint = process.stderr.readline(), process.stdout.readline().strip()
@@ -128,6 +132,7 @@ def test_the_control_api_changes_pods(program) -> None:
     assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.smoke
 def test_a_terminal_shows_a_live_table() -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "conformance", "pool", "--pods", "1", "--queue", "41"]

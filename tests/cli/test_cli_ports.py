@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.program
+
 LATE = """
 import pathlib, runpy, socket, sys
 starts, which, module, *arguments = sys.argv[1:]

@@ -19,6 +19,8 @@ import yaml
 
 from conformance.targets.resolve import load_profile, shipped
 
+pytestmark = pytest.mark.program
+
 REFERENCE = (
     f"{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} "
     "--endpoints-file {endpointsFile} --log-level error"
@@ -123,6 +125,7 @@ def test_the_end_of_the_input_is_told_with_the_flag_that_answers(tmp_path: Path)
     assert not (tmp_path / "p.yaml").exists()
 
 
+@pytest.mark.smoke
 def test_check_starts_the_target_and_sends_a_request(cli, tmp_path: Path) -> None:
     path = tmp_path / "epp.yaml"
     assert cli("profile", "init", path, "--name", "x", "--command", REFERENCE).code == 0
@@ -187,6 +190,7 @@ def test_doctor_tells_that_nothing_can_be_reached_over_loopback(cli, monkeypatch
     assert "ip link set lo up" in ran.out
 
 
+@pytest.mark.smoke
 def test_doctor_looks_at_a_target(cli) -> None:
     ran = cli("doctor", "--epp", "reference")
     assert ran.code == 0

@@ -22,6 +22,8 @@ from fake_epp import Delay, FakeEpp, does, open_epp, picks, stays_silent
 from fake_epp.acts import Act, Immediate, Pick
 from fake_epp.script import Script
 
+pytestmark = pytest.mark.program
+
 SOCKETS = Path(__file__).parents[1] / "support" / "hostile" / "sockets.py"
 MIB = 1024 * 1024
 PIECE = bytes(range(256)) * 256
@@ -115,6 +117,7 @@ def receive(client: socket.socket) -> tuple[int, str]:
     return response.status, found.hexdigest()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("mode", "decides"),
     [("full-duplex", "headers"), ("full-duplex", "end"), ("streamed", "headers"), ("none", "headers")],

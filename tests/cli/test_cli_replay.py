@@ -26,6 +26,8 @@ from fake_proxy.pace import Pace
 from fake_proxy.scripted import ScriptedUpstream, json_reply
 from fake_proxy.stimulus import Stimulus, subset_hint
 
+pytestmark = pytest.mark.program
+
 EPP = f"{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
 RIGHT = ("--epp", f"cmd:{EPP}")
 IGNORES_SUBSETS = ("--epp", f"cmd:{EPP} --fault subset-ignored")
@@ -82,6 +84,7 @@ def faulty_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- replay ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_a_failure_is_still_there_and_then_fixed(cli, faulty_report: Path) -> None:
     ran = cli("replay", faulty_report, *IGNORES_SUBSETS, "-k", "subset.*")
     assert ran.code == 1, ran.err
@@ -142,6 +145,7 @@ def test_conversations_are_chosen_by_the_rule_that_they_break(cli, faulty_report
     assert (none.code, "is chosen that breaks EPP-DEST-01" in none.err) == (2, True)
 
 
+@pytest.mark.smoke
 def test_what_a_tap_recorded_is_replayed(cli, record) -> None:
     ran = cli("replay", record(), *RIGHT)
     assert ran.code == 0, ran.err
@@ -216,6 +220,7 @@ def test_records_of_other_roles_and_what_is_none(cli, record, tmp_path: Path) ->
 # -- scenario from -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_a_recording_becomes_a_scenario_that_catches_the_defect(cli, record, tmp_path: Path) -> None:
     path = record(B)  # which is not in the subset
     own = tmp_path / "my-scenarios" / "own.yaml"  # in a folder that is not there yet

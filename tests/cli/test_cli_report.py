@@ -17,7 +17,10 @@ from conformance.printable import printable
 from conformance.report.document.canonical import digest
 from conformance.report.document.model import read_report
 
+pytestmark = pytest.mark.program
 
+
+@pytest.mark.smoke
 def test_the_folder_has_everything(a_report: Path) -> None:
     names = {path.name for path in a_report.iterdir()}
     assert names == {"report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"}
@@ -35,6 +38,7 @@ def test_what_is_run_where_no_target_is_named_and_one_of_each_is_counted_as_one(
     assert not re.search(r"\b1 (results|episodes)\b", verified.out)
 
 
+@pytest.mark.smoke
 def test_show_puts_the_failure_first_and_the_summary_last(cli, a_report: Path) -> None:
     ran = cli("report", "show", a_report)
     assert ran.code == 0
@@ -49,6 +53,7 @@ def test_show_puts_the_failure_first_and_the_summary_last(cli, a_report: Path) -
     assert "report.json" in summary.splitlines()[-1] or "report.json" in summary
 
 
+@pytest.mark.smoke
 def test_one_scenario_is_shown_whether_it_failed_or_passed(cli, a_report: Path, tmp_path: Path) -> None:
     report = read_report(a_report / "report.json")
     failed = next(row for row in report.results if row.verdict == "fail")
@@ -63,6 +68,7 @@ def test_one_scenario_is_shown_whether_it_failed_or_passed(cli, a_report: Path, 
     assert "evidence.ndjson.gz" in cli("report", "show", tmp_path, "--scenario", passed.id).err
 
 
+@pytest.mark.smoke
 def test_reproducing_names_the_target(cli, a_report: Path) -> None:
     out = cli("report", "show", a_report / "report.json").out
     command = next(line for line in out.splitlines() if line.startswith("reproduce"))
@@ -93,6 +99,7 @@ def test_evidence_judged_again_is_counted_by_scenario_runs(cli, a_report: Path) 
     assert "exchanges judged" not in ran.out
 
 
+@pytest.mark.smoke
 def test_verify_says_yes(cli, a_report: Path) -> None:
     ran = cli("report", "verify", a_report)
     assert ran.code == 0, ran.out
@@ -148,6 +155,7 @@ def test_a_slip_in_the_name_of_the_evidence_is_nothing_against_the_report(cli, a
     assert ran.err.startswith(f"error: there is no evidence at {tmp_path / 'evidense.gz'}\n")
 
 
+@pytest.mark.smoke
 def test_verify_finds_a_changed_verdict(cli, a_report: Path, tmp_path: Path) -> None:
     shutil.copytree(a_report, tmp_path / "r")
     path = tmp_path / "r" / "report.json"
@@ -175,6 +183,7 @@ def test_the_folder_of_several_reports_names_one(cli, tmp_path: Path, inside: st
     assert f"hint: name one of its reports, such as {tmp_path / inside}" in ran.err
 
 
+@pytest.mark.smoke
 def test_diff(cli, a_report: Path, tmp_path: Path) -> None:
     same = cli("report", "diff", a_report, a_report)
     assert same.code == 0
@@ -193,6 +202,7 @@ def test_diff(cli, a_report: Path, tmp_path: Path) -> None:
     assert "EPP-DEST-05" in better.out
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("form", ["html", "junit", "markdown", "yaml", "badge", "shields"])
 def test_convert(cli, a_report: Path, tmp_path: Path, form: str) -> None:
     target = tmp_path / "converted"
@@ -235,6 +245,7 @@ def test_what_is_made_goes_into_folders_that_are_made_too(cli, a_report: Path, t
         assert f"{path / 'below'} can't be written: {path} is a file\n  hint: give another with {flag}" in ran.err
 
 
+@pytest.mark.smoke
 def test_the_schema_accepts_the_report(cli, a_report: Path) -> None:
     schema = json.loads(cli("report", "schema").out)
     jsonschema.Draft202012Validator(schema).validate(json.loads((a_report / "report.json").read_text()))

@@ -48,6 +48,7 @@ def patient(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.program
 def test_an_address_outside_the_pool_is_not_connected_to(cli, tmp_path: Path, patient: Path, monkeypatch) -> None:
     """It would get the profile's secret headers."""
     listed = tmp_path / "elsewhere"
@@ -65,6 +66,8 @@ def test_an_address_outside_the_pool_is_not_connected_to(cli, tmp_path: Path, pa
 # -- the bundled EPP ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_a_few_scenarios_of_the_reference_epp(cli, tmp_path: Path) -> None:
     ran = cli("run", "-k", "subset.pick-*", "-k", "errors.*", "-o", tmp_path / "r", "--seed", "7")
     assert ran.code == 4, ran.out + ran.err  # a selection gives no full verdict
@@ -78,12 +81,15 @@ def test_a_few_scenarios_of_the_reference_epp(cli, tmp_path: Path) -> None:
     assert "protocol 1.0.0:" in ran.err
 
 
+@pytest.mark.program
 def test_quiet_says_nothing_but_the_summary(cli, tmp_path: Path) -> None:
     ran = cli("run", "-q", *FEW, "-o", tmp_path)
     assert ran.err == ""
     assert ran.out.startswith("Endpoint Picker Protocol 1.0.0")
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_several_versions_in_one_run(cli, tmp_path: Path) -> None:
     ran = cli("run", "-k", "subset.nobody", "--protocol-version", "0.3.0", "--protocol-version", "next", "-o", tmp_path)
     assert ran.code == 4
@@ -92,10 +98,12 @@ def test_several_versions_in_one_run(cli, tmp_path: Path) -> None:
     assert "next" in ran.out
 
 
+@pytest.mark.program
 def test_exit_zero(cli, tmp_path: Path) -> None:
     assert cli("run", *FEW, "-o", tmp_path, "--exit-zero").code == 0
 
 
+@pytest.mark.program
 def test_what_was_left_out_is_accepted_and_a_target_out_of_reach_is_not(cli, tmp_path: Path) -> None:
     assert cli("run", *FEW, "-o", tmp_path / "few", "--accept-incomplete").code == 0
     dead = ("--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:18471", "--smoke")
@@ -103,6 +111,7 @@ def test_what_was_left_out_is_accepted_and_a_target_out_of_reach_is_not(cli, tmp
     complete(tmp_path / "dead")
 
 
+@pytest.mark.program
 def test_the_report_of_an_epp_that_closes_streams_early_is_verified(cli, tmp_path: Path) -> None:
     ran = cli("run", "-q", "--epp", hostile("closes", 2), "-k", "subset.large-body*", "-o", tmp_path)
     assert ran.code in (1, 4), ran.err
@@ -110,6 +119,7 @@ def test_the_report_of_an_epp_that_closes_streams_early_is_verified(cli, tmp_pat
     assert ran.code == 0, ran.out
 
 
+@pytest.mark.program
 def test_a_run_that_breaks_leaves_no_earlier_report_behind(cli, tmp_path: Path) -> None:
     assert cli("run", *FEW, "-o", tmp_path).code == 4
     (tmp_path / "counterexample-1.0.0.yaml").touch()
@@ -137,6 +147,7 @@ def on_a_full_disk(folder: Path, room: int) -> list[str]:
     return [sys.executable, "-c", program, str(room), "run", "-q", "-k", "destination.c*", "-o", str(folder)]
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("named", "kept"),
     [
@@ -161,6 +172,8 @@ def test_a_full_disk_costs_what_does_not_fit_and_nothing_else(
         assert "0 with a broken rule" in cli("judge", made).out
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_a_violation_is_shown_with_its_conversation(cli, tmp_path: Path) -> None:
     fault = (
         f"cmd:{sys.executable} -m reference_epp --fault metadata-differs --listen 127.0.0.1:{{port}} "
@@ -176,6 +189,7 @@ def test_a_violation_is_shown_with_its_conversation(cli, tmp_path: Path) -> None
     assert len(summary.splitlines()) <= 12
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(("variable", "coloured"), [("NO_COLOR", False), ("FORCE_COLOR", True)])
 def test_colours(program, tmp_path: Path, variable: str, coloured: bool) -> None:
     environment = {"NO_COLOR": "", "FORCE_COLOR": "", variable: "1"}
@@ -211,6 +225,8 @@ def reference(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     process.stdout.close()
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_an_address_with_a_file_is_fully_controllable(cli, tmp_path: Path, reference: tuple[str, Path]) -> None:
     address, file = reference
     ran = cli("run", "--epp", address, "--endpoints-file", file, *FEW, "-o", tmp_path / "r")
@@ -218,6 +234,7 @@ def test_an_address_with_a_file_is_fully_controllable(cli, tmp_path: Path, refer
     assert {row["verdict"] for row in report(tmp_path / "r")["results"]} == {"pass"}
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("linked", [False, True])
 def test_the_endpoints_file_is_restored(cli, tmp_path: Path, reference: tuple[str, Path], linked: bool) -> None:
     address, file = reference
@@ -245,6 +262,8 @@ def test_the_endpoints_file_is_restored_when_the_target_is_not_there(cli, tmp_pa
     assert file.read_text() == "10.0.0.1:8000\n"
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_two_targets_never_share_an_endpoints_file(cli, tmp_path: Path) -> None:
     file = tmp_path / "endpoints"
     file.write_text("10.0.0.1:8000\n")
@@ -253,6 +272,8 @@ def test_two_targets_never_share_an_endpoints_file(cli, tmp_path: Path) -> None:
     assert file.read_text() == "10.0.0.1:8000\n"
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_an_address_with_fixed_endpoints(cli, tmp_path: Path, reference: tuple[str, Path]) -> None:
     address, file = reference
     endpoints = [f"127.0.71.{host}:18431" for host in (1, 2, 3)]
@@ -345,6 +366,7 @@ def test_nothing_listens(cli, tmp_path: Path) -> None:
 SELF_SIGNED = " --tls self-signed"
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("serves", "mode", "expected"),
     [
@@ -362,6 +384,8 @@ def test_tls_mismatch(cli, tmp_path: Path, serves: str, mode: str, expected: str
     complete(tmp_path)
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_tls_unverified(cli, tmp_path: Path) -> None:
     ran = cli("run", "--epp", REFERENCE + SELF_SIGNED, "--tls", "unverified", *FEW, "-o", tmp_path)
     assert ran.code == 4
@@ -371,6 +395,7 @@ def test_tls_unverified(cli, tmp_path: Path) -> None:
 # -- hostile targets ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("mode", ["silent", "closes", "dies"])
 def test_hostile_from_the_beginning(cli, tmp_path: Path, patient: Path, mode: str) -> None:
     """It never passes the gate: one explanation, a report, exit 4."""
@@ -386,6 +411,7 @@ def test_hostile_from_the_beginning(cli, tmp_path: Path, patient: Path, mode: st
         assert "this is the end" in ran.err
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("mode", ["silent", "closes", "garbage", "floods", "resets", "dies"])
 def test_hostile_in_the_middle(cli, tmp_path: Path, patient: Path, mode: str) -> None:
     """It passes the gate and then goes wrong: that is a violation, with a report, and the run ends."""
@@ -398,6 +424,7 @@ def test_hostile_in_the_middle(cli, tmp_path: Path, patient: Path, mode: str) ->
     assert all(name in ran.out for name in failed[:3])
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("mode", ["removes_folder", "makes_folder"])
 def test_an_endpoints_file_that_the_target_spoils_is_made_again(cli, tmp_path: Path, patient: Path, mode: str) -> None:
     ran = cli("run", "--epp", hostile(mode, 8), "--profile", patient, *FEW, "-o", tmp_path / "r", "--jobs", "1")
@@ -407,6 +434,7 @@ def test_an_endpoints_file_that_the_target_spoils_is_made_again(cli, tmp_path: P
     assert any("endpoints was made again" in one["text"] for one in report(tmp_path / "r")["anomalies"])
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("mode", ["goaway", "one_at_a_time"])
 def test_what_looks_hostile_and_is_right(cli, tmp_path: Path, patient: Path, mode: str) -> None:
     ran = cli(
@@ -437,6 +465,7 @@ os.execv(sys.executable, [sys.executable, *epp])
 """
 
 
+@pytest.mark.program
 def test_a_port_that_another_process_took_and_answers_on_is_not_the_targets_defect(cli, tmp_path: Path) -> None:
     script = tmp_path / "epp.py"
     script.write_text(TAKEN)
@@ -462,6 +491,7 @@ def fixed(tmp_path: Path, bound: socket.socket) -> tuple[Path, str]:
     return path, address
 
 
+@pytest.mark.program
 def test_a_fixed_address_is_for_one_run_at_a_time(cli, program, tmp_path: Path, fixed: tuple[Path, str]) -> None:
     """The second would judge the target of the first, and take its own for one that crashes."""
     profile, address = fixed
@@ -494,6 +524,8 @@ def test_a_server_that_was_there_before_is_not_taken_for_the_target(
 # -- Ctrl-C ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_a_run_survives_the_reader_of_its_progress(program, tmp_path: Path) -> None:
     process = program("run", *FEW, "-o", tmp_path / "r")
     process.stderr.close()
@@ -502,6 +534,7 @@ def test_a_run_survives_the_reader_of_its_progress(program, tmp_path: Path) -> N
     complete(tmp_path / "r")
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("number", "times"), [(signal.SIGINT, 1), (signal.SIGINT, 5), (signal.SIGTERM, 1), (signal.SIGHUP, 1)]
 )
@@ -540,6 +573,8 @@ def test_an_interruption_leaves_a_report_and_nothing_else(
             os.kill(pid, 0)
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_the_exit_code_is_that_of_the_verdict_which_is_printed(program, tmp_path: Path, number: signal.Signals) -> None:
     """A signal that comes once the report is written interrupts nothing."""
@@ -582,6 +617,8 @@ def test_a_second_interruption_may_be_another_wish_and_a_third_is_the_second(mon
     assert heeded == [100.0, 101.0, 104.0]
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_kube_and_pool_serve_until_they_are_interrupted(program, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "new" / "k c"
     kube = program("kube", "--pods", "2", "--kubeconfig", kubeconfig)
@@ -611,6 +648,7 @@ def test_kube_and_pool_serve_until_they_are_interrupted(program, tmp_path: Path)
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.program
 def test_an_epp_that_answers_headers_only_is_told_so_at_the_gate(cli, tmp_path: Path, patient: Path) -> None:
     """The commonest naive EPP: without the gate, most scenarios wait in vain for the same answer."""
     ran = cli("run", "--smoke", "--profile", patient, "--epp", hostile("headers_only", 0), "-o", tmp_path / "r")
@@ -622,6 +660,8 @@ def test_an_epp_that_answers_headers_only_is_told_so_at_the_gate(cli, tmp_path: 
     assert {row["verdict"] for row in report(tmp_path / "r")["results"]} <= {"inconclusive"}
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 def test_an_epp_that_answers_headers_only_can_be_tested_without_bodies(cli, tmp_path: Path, patient: Path) -> None:
     flags = ("--profile", patient, "--epp", hostile("headers_only", 0), "--body-mode", "none")
     ran = cli("run", *flags, "-k", "destination.bodyless*", "-o", tmp_path / "r")

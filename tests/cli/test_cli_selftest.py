@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from programs import needs_envoy
 
+import real_envoy
 from conformance.cli.selftest import details
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.schema import Role
@@ -21,6 +23,7 @@ from conformance.selftest.trial import Trial
 PATIENT = 60
 QUICK = "path-changed"
 LONG = "slow"
+MODEL_SERVER_FAULTS = [one.name for one in deviations("faults", "model-server")][::30]
 
 
 def processes(mark: str) -> dict[int, str]:
@@ -45,15 +48,58 @@ def trial(deviation: Deviation, keep: Path | None = None) -> Trial:
     return seen[0]
 
 
-def test_faults_are_caught_in_several_processes(cli, tmp_path: Path) -> None:
-    ran = cli("selftest", QUICK, "content-type-changed", "--jobs", 2, "--table", tmp_path / "new" / "faults.md")
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ("role", "title", "names"),
+    [
+        pytest.param("epp", "# Faults", [QUICK, "content-type-changed"], marks=pytest.mark.smoke),
+        ("data-plane", "# Faults of gateways", ["fallback-ignored", "hint-as-text"]),
+        ("model-server", "# Faults of model servers", MODEL_SERVER_FAULTS),
+    ],
+)
+def test_faults_are_caught_in_several_processes(cli, tmp_path: Path, role: str, title: str, names: list[str]) -> None:
+    """`make selftest` tries all faults."""
+    page = tmp_path / "new" / "faults.md"
+    ran = cli("selftest", "--role", role, *names, "--jobs", 2, "--table", page)
     assert ran.code == 0, ran.out + ran.err
-    exact = {line.split()[1] for line in ran.out.splitlines() if line.startswith("exact ")}
-    assert exact == {QUICK, "content-type-changed"}
-    assert "2 faults: 2 caught, 0 missed · 0 of 2 wrongly accused" in ran.out
-    observed = (tmp_path / "new" / "faults.md").read_text().split(OBSERVED)[1]
-    rows = [line for line in observed.splitlines() if line.startswith("| `")]
-    assert [row.split(" | ")[1:] for row in rows] == [["EPP-TRN-02", "yes |"], ["EPP-TRN-03", "yes |"]]
+    assert {line.split()[1] for line in ran.out.splitlines() if line.startswith("exact ")} == set(names)
+    assert f"{len(names)} faults: {len(names)} caught, 0 missed · 0 of {len(names)} wrongly accused" in ran.out
+    assert page.read_text().startswith(title)
+    observed = page.read_text().split(OBSERVED)[1]
+    assert {line.split("`")[1] for line in observed.splitlines() if line.startswith("| `")} == set(names)
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ("role", "names"),
+    [
+        ("data-plane", ["two-pools"]),
+        ("model-server", ["ranks", "stale-lora-series"]),
+        pytest.param("data-plane", ["envoy-unasked-for-get", "envoy-notes-no-endpoint"], marks=needs_envoy),
+    ],
+    ids=["right-gateway", "right-server", "real-envoy"],
+)
+def test_other_roles_have_exact_trials(cli, role: str, names: list[str]) -> None:
+    ran = cli("selftest", "--role", role, *names, "--jobs", 1)
+    assert ran.code == 0, ran.out + ran.err
+
+
+@pytest.mark.program
+def test_faults_of_envoy_are_left_out_without_envoy(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise real_envoy.EnvoyMissingError("there is no Envoy", "pip install epp-conformance[envoy]")
+
+    monkeypatch.setattr(real_envoy, "find_envoy", missing)
+    ran = cli("selftest", "--role", "data-plane", "envoy-retries-off", "fallback-ignored", "--jobs", 1)
+    assert ran.code == 0, ran.out + ran.err
+    assert "1 of a real Envoy are left out" in ran.err
+    assert "1 fault: 1 caught" in ran.out
+
+
+@pytest.mark.parametrize("role", ["data-plane", "epp", "model-server"])
+def test_each_testable_requirement_has_a_fault(role: Role) -> None:
+    broken = {one.breaks for one in deviations("faults", role) if one.envoy is None}
+    assert {one.id for one in Catalogue.load() if one.role == role and one.testable} <= broken
 
 
 def test_a_table_that_cant_be_written_is_refused_before_anything_runs(cli, tmp_path: Path) -> None:
@@ -69,14 +115,16 @@ def test_a_refused_selftest_leaves_no_table(cli, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_fault_that_breaks_something_else_is_seen() -> None:
+@pytest.mark.program
+def test_a_fault_with_another_effect_than_declared_is_inexact() -> None:
     seen = trial(fault(QUICK, breaks="EPP-TRN-02"))
     assert not seen.caught
     assert seen.wrongly == ("EPP-TRN-03",)
     assert not seen.exact
 
 
-def test_what_made_a_trial_inexact_is_said_and_can_be_judged_again(cli, tmp_path: Path) -> None:
+@pytest.mark.program
+def test_an_inexact_trial_names_its_cause_and_keeps_its_evidence(cli, tmp_path: Path) -> None:
     seen = trial(fault(QUICK, breaks="EPP-TRN-02"), keep=tmp_path / "kept")
     assert any("EPP-TRN-03" in line and "expected" in line for line in seen.doubts), seen.doubts
     assert any("should have accused EPP-TRN-02" in line for line in seen.doubts), seen.doubts
@@ -88,13 +136,14 @@ def test_what_made_a_trial_inexact_is_said_and_can_be_judged_again(cli, tmp_path
     assert "EPP-TRN-03" in judged.out
 
 
-def test_a_fault_that_is_called_right_is_seen() -> None:
+@pytest.mark.program
+def test_side_effects_are_optional_and_variants_break_nothing() -> None:
     seen = trial(fault(QUICK, also_breaks={"EPP-TRN-02": "it does not"}))
     assert seen.exact, "what may be broken need not be"
     assert not dataclasses.replace(seen, deviation=fault(QUICK, breaks=None)).exact
 
 
-def test_a_warning_is_not_enough_for_what_must_fail() -> None:
+def test_a_warning_does_not_catch_a_fault_that_must_fail() -> None:
     seen = Trial(
         deviation=fault(QUICK, effect="warn"),
         version="1.0.0",
@@ -105,20 +154,24 @@ def test_a_warning_is_not_enough_for_what_must_fail() -> None:
     assert not dataclasses.replace(seen, deviation=fault(QUICK, effect="fail")).caught
 
 
-def test_trouble_is_not_exact() -> None:
+def test_a_trial_with_an_unexplained_failure_is_inexact() -> None:
     seen = Trial(deviation=fault(QUICK), version="1.0.0", accused={"EPP-TRN-03": ("x",)}, trouble=("no answer",))
     assert seen.caught
     assert not seen.exact
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(cli) -> None:
-    ran = cli("selftest", "path-chanced")
+@pytest.mark.parametrize(
+    ("arguments", "nearest"), [(["path-chanced"], QUICK), (["--role", "data-plane", "hint-as-texts"], "hint-as-text")]
+)
+def test_an_unknown_name_is_answered_with_the_nearest(cli, arguments: list[str], nearest: str) -> None:
+    ran = cli("selftest", *arguments)
     assert ran.code == 2
-    assert QUICK in ran.err
+    assert nearest in ran.err
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_when_it_is_ended(program, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_leaves_no_process_and_no_file(program, tmp_path: Path, number: signal.Signals) -> None:
     process = program("selftest", LONG, QUICK, "--jobs", 1, TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1")
     mark = f"TMPDIR={tmp_path}"
     assert process.stdout is not None
@@ -134,6 +187,7 @@ def test_nothing_is_left_when_it_is_ended(program, tmp_path: Path, number: signa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.program
 def test_a_worker_that_dies_is_a_harness_error(program, tmp_path: Path) -> None:
     process = program("selftest", LONG, QUICK, "--jobs", 1, TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1")
     assert process.stdout is not None
@@ -161,7 +215,8 @@ def test_variants_are_tried_as_one_if_they_change_different_things() -> None:
         }
 
 
-def test_variants_tried_as_one_are_told_one_by_one() -> None:
+@pytest.mark.program
+def test_variants_tried_as_one_are_reported_separately() -> None:
     seen: list[Trial] = []
     chosen = select(deviations("variants"), ["extra-keys", "sticky"])
     (both,) = together(chosen)
@@ -170,7 +225,8 @@ def test_variants_tried_as_one_are_told_one_by_one() -> None:
     assert {one.name: one.exact for one in seen} == {"extra-keys": True, "sticky": True}
 
 
-def test_where_variants_are_inexact_as_one_each_is_tried_alone_too() -> None:
+@pytest.mark.program
+def test_inexact_variants_are_tried_again_alone() -> None:
     wrong = dataclasses.replace(
         select(deviations("variants"), ["extra-keys"])[0], noted={"EPP-DEST-09": "no words of it"}
     )
@@ -181,7 +237,7 @@ def test_where_variants_are_inexact_as_one_each_is_tried_alone_too() -> None:
 
 
 @pytest.mark.parametrize("role", ["epp", "data-plane", "model-server"])
-def test_what_a_fault_breaks_is_a_rule_in_each_of_its_versions(role: Role) -> None:
+def test_a_fault_breaks_a_rule_that_all_its_versions_have(role: Role) -> None:
     catalogue = Catalogue.load()
     for one in deviations("faults", role):
         assert one.breaks is not None

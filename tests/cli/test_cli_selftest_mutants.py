@@ -45,6 +45,7 @@ def the(function: str, operator: str, before: str, after: str) -> str:
     return found[0].name
 
 
+@pytest.mark.program
 def test_a_fixed_sample_comes_out_as_expected(cli) -> None:
     names = {the(*entry[:4]): entry[4:] for entry in SAMPLE}
     ran = cli("selftest", *names)

@@ -11,6 +11,8 @@ import pytest
 
 from conformance.cli.console import out
 
+pytestmark = pytest.mark.program
+
 COMMAND = f"'{sys.executable}' -m conformance"
 
 

@@ -28,6 +28,8 @@ from fake_proxy.pace import Pace
 from fake_proxy.scripted import ScriptedUpstream, json_reply
 from fake_proxy.stimulus import Stimulus
 
+pytestmark = pytest.mark.program
+
 A = "127.0.0.1:8001"
 RIGHT, WRONG = picks(A), picks(A, metadata=False)
 BOUND = 30.0
@@ -153,6 +155,7 @@ async def _dialled(address: str) -> Channel:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("number", "script", "verdict"),
     [(signal.SIGTERM, RIGHT, 0), (signal.SIGINT, RIGHT, 0), (signal.SIGTERM, WRONG, 1)],

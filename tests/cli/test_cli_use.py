@@ -19,6 +19,7 @@ from ext_proc.http2.tls import self_signed
 REST = "title: T, requirements: [EPP-SUB-01]"
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -238,6 +239,7 @@ def test_help_is_there_for_every_command(cli) -> None:
     assert cli("--version").out.startswith("epp-conformance ")
 
 
+@pytest.mark.program
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from conformance.cli import call; call(['run', '--help']);"
@@ -249,6 +251,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.program
 def test_a_closed_pipe_is_no_error() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "conformance", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -261,6 +264,7 @@ def test_a_closed_pipe_is_no_error() -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("arguments", [("judge", "{report}/evidence.ndjson.gz"), ("report", "verify", "{report}")])
 def test_a_closed_pipe_changes_no_verdict(program, a_report: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     damaged = tmp_path / "report"
@@ -273,6 +277,7 @@ def test_a_closed_pipe_changes_no_verdict(program, a_report: Path, tmp_path: Pat
     assert "Traceback" not in process.stderr.read()
 
 
+@pytest.mark.program
 def test_a_full_disk_for_messages_ends_no_run(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
@@ -329,6 +334,7 @@ def test_signs_that_a_terminal_lacks_are_told_from_each_other(program, a_report:
     assert shown[1].isascii()
 
 
+@pytest.mark.program
 def test_two_runs_write_no_report_together(cli, tmp_path: Path) -> None:
     with reserved(tmp_path):
         ran = cli("run", "--quiet", "-k", "destination.chat", "-o", tmp_path)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.program
+
 PATIENT = 90.0
 """Bound of every wait, in seconds; none is expected to last so long."""
 
@@ -106,6 +108,7 @@ def test_what_failed_comes_first_and_all_of_it_when_that_passes(epp: Built, watc
     assert {row["id"].partition("@")[0] for row in rows} == {"acme.works", "acme.subset"}
 
 
+@pytest.mark.smoke
 def test_ctrl_c_ends_with_the_code_of_the_last_run(epp: Built, watching) -> None:
     epp.build("--fault", "metadata-differs")
     run = watching()

@@ -343,6 +343,7 @@ def test_the_schema_describes_every_key(role: str) -> None:
     assert [place for place, found in described.items() if not found] == []
 
 
+@pytest.mark.program
 def test_no_source_is_parsed_where_a_profile_is_read() -> None:
     """Two threads that do so at a time break Python 3.11."""
     text = "import ast; ast.parse = None\nfrom conformance.targets.resolve import load_any\nload_any('reference')"

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from conformance.run.engine import EngineThread
 from conformance.selftest.workers import AGAIN, try_each
+
+pytestmark = pytest.mark.program
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,12 @@ def test_the_example_is_not_there_already():
     assert [name for name, _ in APPENDED if REQUIREMENT in (ROOT / name).read_text()] == []
 
 
+@pytest.mark.program
 def test_the_requirement_is_explained(tree):
     assert REQUIREMENT in run(tree, command("explain"))
 
 
+@pytest.mark.program
 def test_the_scenario_runs_and_the_reference_epp_keeps_the_rule(tree):
     run(tree, command("run"))
     report = json.loads((tree / "conformance-report" / "report.json").read_text())
@@ -79,11 +81,13 @@ def test_the_scenario_runs_and_the_reference_epp_keeps_the_rule(tree):
     ] == []
 
 
+@pytest.mark.program
 def test_the_fault_is_found_and_nothing_else_is_accused(tree):
     line = next(line for line in run(tree, command("selftest")).splitlines() if FAULT in line)
     assert line.split()[:3] == ["exact", FAULT, REQUIREMENT]
 
 
+@pytest.mark.program
 def test_the_code_of_the_example_passes_the_linters(tree):
     files = [name for name, _ in APPENDED if name.endswith(".py")]
     shutil.copy(ROOT / "pyproject.toml", tree)

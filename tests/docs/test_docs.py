@@ -60,6 +60,7 @@ def generate(monkeypatch):
     return module
 
 
+@pytest.mark.program
 def test_generated_pages_are_up_to_date(generate):
     assert [named(path) for path in generate.outdated_pages()] == [], "not up to date: make docs"
 
@@ -134,6 +135,7 @@ def test_waivers_in_the_docs_are_valid(text, tmp_path):
     assert load_waivers(tmp_path / "waivers.yaml", catalogue, [one.id for one in load(catalogue)])
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("text", blocks("python pytest"))
 def test_tests_in_the_docs_pass(text, tmp_path):
     (tmp_path / "test_example.py").write_text(text)

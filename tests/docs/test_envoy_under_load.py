@@ -3,25 +3,18 @@
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import needs_envoy, needs_h2load
 
 from conformance.targets.ports import free_ports
-from real_envoy import EnvoyError, find_envoy
+from real_envoy import find_envoy
 
-try:
-    ENVOY = find_envoy()
-except EnvoyError as problem:
-    MISSING = f"no Envoy to test with: {problem}"
-else:
-    MISSING = "" if shutil.which("h2load") and shutil.which("curl") else "h2load or curl is not installed"
-
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+pytestmark = [pytest.mark.program, needs_envoy, needs_h2load]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "envoy-under-load.md").read_text()
 PARTS = re.compile(r"^#+ (?P<heading>[^\n]*)$|^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -74,7 +67,7 @@ def printed(tmp_path_factory):
     """What the page's commands print, by heading."""
     folder = tmp_path_factory.mktemp("lab")
     (folder / "bin").mkdir()
-    (folder / "bin" / "envoy").symlink_to(ENVOY.path)
+    (folder / "bin" / "envoy").symlink_to(find_envoy().path)
     path = os.pathsep.join((str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
     shell = subprocess.Popen(
         ["bash", "-c", script(folder)],

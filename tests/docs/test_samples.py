@@ -32,6 +32,7 @@ def failure(text):
     return text[: text.index("reproduce ")]
 
 
+@pytest.mark.program
 def test_the_failure_shown_is_what_its_reproduce_command_prints(tmp_path):
     line = re.search(r"^reproduce +(epp-conformance run .*)$", shown("faulty"), re.MULTILINE)[1]
     done = samples.run(shlex.split(line)[2:], tmp_path, {})
@@ -40,6 +41,7 @@ def test_the_failure_shown_is_what_its_reproduce_command_prints(tmp_path):
     assert samples.without_figures(printed) == samples.without_figures(failure(shown("faulty")))
 
 
+@pytest.mark.program
 def test_the_summary_shown_has_the_lines_of_a_summary(tmp_path):
     done = samples.run(["--smoke", *samples.SEED], tmp_path, {})
     summary = shown("conformant").partition("…\n")[2]
@@ -47,6 +49,7 @@ def test_the_summary_shown_has_the_lines_of_a_summary(tmp_path):
     assert [one for one in labels(summary) if one != "gauges"] == labels(done.stdout)  # no smoke test looks at gauges
 
 
+@pytest.mark.program
 def test_the_picture_shown_is_what_the_command_draws():
     shown = samples.drawn(samples.PICTURE.read_text())
     assert [text for text in shown if text.startswith("◀ here request_headers")]
@@ -95,11 +98,13 @@ def smoke(tmp_path_factory):
     return found
 
 
+@pytest.mark.program
 def test_each_step_of_the_tutorial_passes_what_the_one_before_does_and_more(smoke):
     for number, (before, after) in enumerate(itertools.pairwise(smoke), 2):
         assert before.passed < after.passed, (number, before.passed - after.passed, after.done.stdout)
 
 
+@pytest.mark.program
 def test_what_the_tutorial_shows_of_each_step_is_what_the_suite_says(smoke):
     for number, step in enumerate(smoke[:-1], 1):
         page, now = shown(f"step-{number}", TUTORIAL), samples.outline(step.done)
@@ -107,6 +112,7 @@ def test_what_the_tutorial_shows_of_each_step_is_what_the_suite_says(smoke):
             assert re.findall(line, page, re.MULTILINE) == re.findall(line, now, re.MULTILINE), number
 
 
+@pytest.mark.program
 def test_the_last_step_of_the_tutorial_is_conformant(tmp_path):
     last = len(samples.steps(TUTORIAL))
     step = Step(samples.steps(TUTORIAL)[-1], [], tmp_path / "whole")
@@ -125,6 +131,7 @@ def test_the_tutorial_needs_only_what_it_says_and_its_parts_are_where_it_says():
     assert [name for name in named if not (ROOT / "reference_epp" / name).exists()] == []
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("fault", samples.FIXES)
 def test_a_failure_on_the_page_of_fixes_is_what_the_suite_prints(fault):
     now = samples.all_samples()[fault].printed()

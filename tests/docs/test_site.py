@@ -6,16 +6,17 @@ import functools
 import http.server
 import json
 import re
-import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+from programs import CHROMIUM, needs_chromium
+
+pytestmark = pytest.mark.program
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +125,14 @@ def seen(site, tmp_path, path, unless):
         return {**server.answer, "results": [one.removeprefix(origin) for one in server.answer["results"]]}
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@needs_chromium
 def test_the_search_finds_a_requirement(site, tmp_path):
     found = seen(site, tmp_path, "?q=EPP-SUB-06", "!results.length")
     assert found["results"][0].startswith("/requirement/EPP-SUB-06/")
     assert found["resources"]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@needs_chromium
 def test_the_first_screen_has_the_picture(site, tmp_path):
     found = seen(site, tmp_path, "", '!d.querySelector(".md-content img")?.complete')
     assert len(found["low"]) == 2

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import needs_go
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "go-epp"
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+@pytest.mark.program
+@needs_go
 @pytest.mark.timeout(600)
 def test_the_go_example_conforms(tmp_path: Path) -> None:
     binary = tmp_path / "go-epp"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import needs_rust
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "rust-epp"
@@ -16,7 +16,8 @@ BUILT = ROOT / "build" / "rust-epp"
 """Kept from run to run: the crates take about a minute of processor time."""
 
 
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="Rust is not installed")
+@pytest.mark.program
+@needs_rust
 @pytest.mark.timeout(900)
 def test_the_rust_example_conforms(tmp_path: Path) -> None:
     for task in ("build", "test"):

@@ -10,12 +10,12 @@ import subprocess
 
 import kubernetes
 import pytest
+from programs import needs_kubectl
 
 from fake_kubernetes import INFERENCE_OBJECTIVES, INFERENCE_POOLS, PODS, Faults, RequestRecord, builders
 
 DEADLINE = 30.0
 KUBECTL = shutil.which("kubectl")
-needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed (Debian: kubernetes-client)")
 
 
 def minor():
@@ -57,6 +57,8 @@ class Kubectl:
         return (output if code == 0 else errors).decode()
 
 
+@pytest.mark.smoke
+@pytest.mark.program
 @needs_kubectl
 def test_kubectl_looks(serving, tmp_path):
     async def scenario():
@@ -83,6 +85,7 @@ def test_kubectl_looks(serving, tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.program
 @needs_kubectl
 def test_kubectl_explains_and_lists_what_is_there(serving, tmp_path):
     async def scenario():
@@ -100,6 +103,7 @@ def test_kubectl_explains_and_lists_what_is_there(serving, tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.program
 @needs_kubectl
 def test_kubectl_changes(serving, tmp_path):
     async def scenario():
@@ -137,6 +141,7 @@ def test_kubectl_changes(serving, tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.program
 @needs_kubectl
 @pytest.mark.parametrize("fault", ["", "watch-list", "refused watch-list", "expired", "dropped"])
 def test_kubectl_waits_through_trouble(serving, tmp_path, fault):
@@ -168,6 +173,7 @@ def test_kubectl_waits_through_trouble(serving, tmp_path, fault):
     asyncio.run(scenario())
 
 
+@pytest.mark.program
 @needs_kubectl
 def test_kubectl_follows_a_watch(serving, tmp_path):
     async def scenario():

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import uv
 
+pytestmark = pytest.mark.program
+
 CHECKOUT = Path(__file__).parents[2]
 PACKAGES = {
     *("conformance", "ext_proc", "fake_epp", "fake_kubernetes", "fake_modelserver", "fake_proxy", "real_envoy"),
@@ -62,6 +64,7 @@ def names_of(wheel):
         return set(archive.namelist())
 
 
+@pytest.mark.smoke
 def test_the_wheel_holds_the_packages_and_their_data(built):
     names = names_of(built.wheel)
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES

@@ -9,6 +9,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+pytestmark = pytest.mark.program
+
 FEW = ("--epp-scenario", "destination.completion", "--epp-scenario", "subset.nobody", "--epp-body-mode", "full-duplex")
 FAULT = (
     f"cmd:{sys.executable} -m reference_epp --fault metadata-differs --listen 127.0.0.1:{{port}} "
@@ -91,6 +93,7 @@ def test_the_plans_order_is_kept_whatever_others_do(run, pytester: pytest.Pytest
     assert ids() == planned != []
 
 
+@pytest.mark.smoke
 def test_a_run_with_a_report(run, pytester: pytest.Pytester) -> None:
     result = run("--epp", "reference", *FEW, "--epp-report", "out", "--junitxml", "j.xml", "--epp-seed", "11")
     assert result.ret == 0
@@ -266,6 +269,7 @@ def test_a_target_that_ends_after_its_last_scenario_fails(
 # -- fixtures ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_fixtures_for_tests_of_ones_own(run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
@@ -355,6 +359,7 @@ def test_files_and_tests_that_are_named_run_alone(run, pytester: pytest.Pytester
 # -- pytest-xdist ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("dist", ["load", "loadgroup", "worksteal", "loadfile"])
 def test_two_workers_share_the_work_and_one_report(run, pytester: pytest.Pytester, dist: str) -> None:
     pytester.makepyfile("def test_mine(proxy): assert proxy.send().status == 200")
@@ -391,6 +396,7 @@ def test_a_shared_target_has_one_worker(run) -> None:
 # -- gateways ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_a_gateway_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> None:
     pytester.path.joinpath("gateway.yaml").write_text(
         "role: data-plane\nname: small\nclaims: {retries: 3, retryStatuses: [503]}\nstart:\n  command: "
@@ -403,6 +409,7 @@ def test_a_gateway_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["*small is a gateway: there is no endpoint picker to give*", "*data plane:*"])
 
 
+@pytest.mark.smoke
 def test_a_model_server_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> None:
     (pytester.path / "server.yaml").write_text(SERVER)
     result = run("--epp-profile", "server.yaml", "--epp-scenario", "server.*-with-an-object")

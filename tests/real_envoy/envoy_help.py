@@ -6,21 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-import pytest
 from parity_epp import Talk, picked, right
 
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.server import ServedStream
-from real_envoy import EnvoyError, find_envoy
-
-try:
-    find_envoy()
-except EnvoyError as problem:
-    NO_ENVOY = f"no Envoy to test with: {problem}"
-else:
-    NO_ENVOY = ""
-
-needs_envoy = pytest.mark.skipif(bool(NO_ENVOY), reason=NO_ENVOY)
 
 First = Callable[[Talk, ProcessingRequest], ProcessingResponse]
 

@@ -21,6 +21,8 @@ from real_envoy import (
 )
 from real_envoy.binary import VARIABLE
 
+pytestmark = pytest.mark.program
+
 
 def _script(path: Path, text: str) -> Path:
     path.write_text(text)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envoy_help import SmallEpp, model_servers, needs_envoy
+from envoy_help import SmallEpp, model_servers
 from parity_epp import picked
+from programs import needs_envoy
 
 from ext_proc.http2.tls import ClientTls, self_signed
 from ext_proc.messages import ProcessingMode
@@ -30,6 +31,8 @@ from real_envoy import (
     validate,
 )
 from real_envoy.settings import SUBSET_HEADER
+
+pytestmark = pytest.mark.program
 
 POST = HttpRequest(body=b'{"model": "m"}')
 

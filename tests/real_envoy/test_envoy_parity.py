@@ -11,13 +11,13 @@ from typing import Any
 import parity_report
 import parity_strategies
 import pytest
-from envoy_help import needs_envoy
 from hypothesis import HealthCheck, given, settings
 from parity_allowed import ALLOWED, Allowed, allowed_fields, stale
 from parity_cases import cases
 from parity_compare import differences, messages_of, response_of
 from parity_gateways import GATEWAYS
 from parity_stack import Case, Stack
+from programs import needs_envoy
 
 from ext_proc.messages import HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest
 from ext_proc.record import Author, Message, Recorder
@@ -44,6 +44,7 @@ def stack(run: Run) -> Iterator[Stack]:
     run(made.stop())
 
 
+@pytest.mark.program
 @needs_envoy
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_fake_does_as_envoy_does(case: Case, stack: Stack, run: Run) -> None:
@@ -53,6 +54,7 @@ def test_the_fake_does_as_envoy_does(case: Case, stack: Stack, run: Run) -> None
     assert stale(case.id, set(found)) == [], "the two agree here by now: take this out of parity_allowed.py"
 
 
+@pytest.mark.program
 @needs_envoy
 @settings(
     max_examples=int(os.environ.get(EXAMPLES, "80")),
@@ -75,6 +77,7 @@ def test_every_pattern_of_an_entry_names_cases(entry: Allowed) -> None:
     assert [one.cases for one in alone if not any(one.covers(case) for case in CASES)] == []
 
 
+@pytest.mark.program
 @needs_envoy
 def test_the_reasons_of_local_replies_agree(stack: Stack, run: Run) -> None:
     """RESPONSE_CODE_DETAILS: of Envoy from its access log, of the fake from its record."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envoy_help import SmallEpp, model_servers, needs_envoy
+from envoy_help import SmallEpp, model_servers
+from programs import needs_envoy
 
 from ext_proc.server import serve
 from fake_proxy.client import HttpRequest
@@ -29,6 +30,8 @@ from real_envoy import (
     start_envoy,
     validate,
 )
+
+pytestmark = pytest.mark.program
 
 GATEWAY = EnvoySettings(epp="127.0.0.1:9", routing=Routing.ORIGINAL_DST_HEADER)
 
@@ -72,6 +75,7 @@ def test_nothing_is_left_after_stop() -> None:
     _run(test())
 
 
+@pytest.mark.smoke
 @needs_envoy
 def test_counters_and_access_log_tell_of_a_request() -> None:
     async def test() -> None:

@@ -23,6 +23,8 @@ from reference_epp.server import Parts, running
 from reference_epp.settings import Settings
 from reference_epp.tls import Tls
 
+pytestmark = pytest.mark.program
+
 A, B = "127.0.0.1:18001", "127.0.0.1:18002"
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 HEALTH = "/grpc.health.v1.Health/"

@@ -20,6 +20,8 @@ from reference_epp.reporter.attributes import Attribute, Reporter, compile_expre
 from reference_epp.reporter.config import ConfigError, ConfigReader, read_config
 from reference_epp.reporter.usage import BODY_LIMIT, UsageReader
 
+pytestmark = pytest.mark.program
+
 SUM = "usage.prompt_tokens + usage.completion_tokens"
 USAGE = {"prompt_tokens": 12, "completion_tokens": 30, "total_tokens": 42}
 HEAD = "apiVersion: config.apix.gateway-api-inference-extension.sigs.k8s.io/v1alpha1\nkind: EndpointPickerConfig\n"

@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
+from programs import needs_envoy
 
 from conformance.requirements.catalogue import Catalogue
 from fake_epp import FakeEpp, Immediate, Script, SetHeader, closes, does, open_epp, picks, resets, stays_silent
@@ -234,9 +235,10 @@ class TestEnvoys:
         used = {one.envoy for one in (*FAULTS, *VARIANTS) if one.envoy is not None}
         assert used == set(BROKEN)
 
+    @pytest.mark.program
+    @needs_envoy
     @pytest.mark.parametrize("name", BROKEN)
     def test_envoy_takes_the_configuration(self, name, tmp_path) -> None:
-        pytest.importorskip("envoy", reason="the extra `envoy` is not installed")
         broken = BROKEN[name]
         config = dataclasses.replace(ProxyConfig(), pool=("127.0.0.1:8000",), **broken.config)
         settings = EnvoySettings(epp="127.0.0.1:9002", config=config, routing=broken.routing)

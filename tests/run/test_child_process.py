@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.program
+
 SCRIPT = """
     import contextlib, os, signal, sys, threading
     from conformance.run.child_process import ChildProcess, warm

@@ -20,6 +20,8 @@ from hostile import TARGETS, Party, Target
 
 from conformance.cli import call
 
+pytestmark = pytest.mark.program
+
 MEMORY = 320 * 1024 * 1024
 """Bytes that no process of a run may exceed, the target's included."""
 

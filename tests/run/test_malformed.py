@@ -10,6 +10,8 @@ import pytest
 from conformance.planning.injections import MALFORMED
 from ext_proc.http2 import frames
 
+pytestmark = pytest.mark.program
+
 LEGAL = {"http2-unknown-frame"}
 
 

@@ -24,6 +24,8 @@ from conformance.targets.gateway import AnyProfile
 from conformance.targets.resolve import load_profile
 from conformance.verdict import Verdict
 
+pytestmark = pytest.mark.program
+
 
 def a_gateway() -> AnyProfile:
     return gateway_profile(*select(deviations("variants", "data-plane"), ["full-duplex"]))

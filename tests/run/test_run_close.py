@@ -18,6 +18,8 @@ from conformance.strict_yaml import load
 from conformance.targets.profile import Profile
 from conformance.targets.resolve import load_profile
 
+pytestmark = pytest.mark.program
+
 
 def test_an_endpoints_file_that_cannot_be_restored_keeps_no_target_running(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(_: WatchedFile) -> None:

@@ -14,6 +14,8 @@ from conformance.scenario.loader import load
 from conformance.scenario.schema import BodyMode, Exchange
 from conformance.verdict import Finding, Verdict
 
+pytestmark = pytest.mark.program
+
 MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered")
 PODS = ("a", "b", "c")
 

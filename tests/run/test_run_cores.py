@@ -9,6 +9,8 @@ import pytest
 
 from conformance.run.engine import cores
 
+pytestmark = pytest.mark.program
+
 QUOTA, PERIOD = "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"
 
 

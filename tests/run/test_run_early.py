@@ -13,6 +13,8 @@ from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import ACCUSING, Finding, Verdict
 from ext_proc.record import Entry, Recorder, Wait
 
+pytestmark = pytest.mark.program
+
 CHANGES = ("pool.added", "pool.no-longer-ready")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from programs import needs_envoy
 
 from conformance.cli import call
 from conformance.evidence.store import read_evidence
@@ -21,16 +22,10 @@ from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 from ext_proc.http2.tls import self_signed
 from ext_proc.record import ClientResponse, StreamOpened
-from real_envoy import VARIANTS, EnvoyError, find_envoy
+from real_envoy import VARIANTS
 
-try:
-    find_envoy()
-except EnvoyError as problem:
-    NO_ENVOY = f"no Envoy to test with: {problem}"
-else:
-    NO_ENVOY = ""
+pytestmark = pytest.mark.program
 
-needs_envoy = pytest.mark.skipif(bool(NO_ENVOY), reason=NO_ENVOY)
 
 EPP = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
 

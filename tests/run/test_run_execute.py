@@ -34,6 +34,8 @@ from ext_proc.server import serve
 from reference_epp.endpoints import Pool
 from reference_epp.health import Health
 
+pytestmark = pytest.mark.program
+
 
 class _Runner(SimpleNamespace):
     """As much of a runner as a health check needs."""

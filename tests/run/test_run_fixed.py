@@ -23,6 +23,8 @@ from conformance.targets.ports import free_ports
 from conformance.targets.profile import Discovery, Fixed, Profile, Start
 from conformance.verdict import Verdict
 
+pytestmark = pytest.mark.program
+
 SCENARIOS: dict[str, Instance] = {one.id: one for one in load(Catalogue.load())}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import needs_envoy
 
 from conformance.errors import GateFailedError, IncompleteError, TargetUnreachableError, UsageError
 from conformance.events import RunEvent, ScenarioFinished
@@ -32,7 +33,9 @@ from ext_proc.record import (
     Wait,
 )
 from fake_epp.player import Player
-from real_envoy import VARIANTS, EnvoyError, find_envoy
+from real_envoy import VARIANTS
+
+pytestmark = pytest.mark.program
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "gateways.py"
 SHORT = Timeouts(start=5, answer=1, stop=1)
@@ -40,14 +43,6 @@ TWO_POOLS = (
     *("{python}", "-m", "reference_gateway", "--listen", "127.0.0.1:{port}", "--protocol-version", "{version}"),
     *("--epp", "{epp}", "--endpoints", "{endpoints}", "--epp", "{epp2}", "--endpoints", "{endpoints2}"),
 )
-
-try:
-    find_envoy()
-except EnvoyError as problem:
-    NO_ENVOY = f"no Envoy to test with: {problem}"
-else:
-    NO_ENVOY = ""
-needs_envoy = pytest.mark.skipif(bool(NO_ENVOY), reason=NO_ENVOY)
 
 
 class Log(list):

@@ -20,6 +20,8 @@ from conformance.targets.resolve import REFERENCE, load_profile
 from ext_proc.messages import ProcessingRequest
 from ext_proc.record import Author, Message, StreamEnded, StreamOpened
 
+pytestmark = pytest.mark.program
+
 
 def interleaved(limits: Limits) -> Episode:
     return episode("robustness.interleaved", "full-duplex", limits)

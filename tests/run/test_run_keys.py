@@ -30,6 +30,8 @@ from conformance.targets.launch import in_bridge, launch
 from conformance.targets.resolve import load_any, shipped
 from fake_kubernetes import Emulator
 
+pytestmark = pytest.mark.program
+
 ROOT = Path(__file__).parents[2]
 
 GATEWAY = (

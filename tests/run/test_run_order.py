@@ -14,6 +14,8 @@ from conformance.run.session import RunSettings, run
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 
+pytestmark = pytest.mark.program
+
 SCENARIOS = (
     "destination.completion",
     "destination.fresh-per-request",

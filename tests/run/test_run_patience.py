@@ -9,6 +9,8 @@ from conformance.run.epp.patience import BRIEF, UNANSWERED, Patience
 from conformance.scenario.schema import Reply
 from ext_proc.record import Author, Message, Recorder, StreamEnded, Wait
 
+pytestmark = pytest.mark.program
+
 ANSWER = 10.0
 
 

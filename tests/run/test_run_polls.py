@@ -11,6 +11,8 @@ from conformance.run.session import RunSettings, run
 from conformance.targets.resolve import REFERENCE, load_profile
 from ext_proc.record import ExchangeOpened, Recorder
 
+pytestmark = pytest.mark.program
+
 
 def finished(*flags: str) -> list[ScenarioFinished]:
     profile = load_profile(REFERENCE)

@@ -14,6 +14,8 @@ from conformance.targets.profile import Discovery, File, Profile, Timeouts
 from ext_proc.record import Event, Wait
 from fake_modelserver import Fleet
 
+pytestmark = pytest.mark.program
+
 PROFILE = Profile(name="quiet", discovery=Discovery(file=File()), timeouts=Timeouts(scrape=0.01))
 
 

@@ -16,6 +16,8 @@ from conformance.run.scratch import PREFIX, ScratchFolder, clear
 
 NOBODY = 65534
 
+pytestmark = pytest.mark.program
+
 OWNER = """
 from conformance.run.scratch import ScratchFolder
 folder = ScratchFolder()

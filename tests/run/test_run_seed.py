@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import pytest
+from programs import needs_envoy
 
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.planning.plan import Selection
@@ -13,7 +14,8 @@ from conformance.run.data_plane.plane import chosen
 from conformance.run.session import RunSettings, run
 from conformance.targets.resolve import REFERENCE, load_profile
 from ext_proc.record import UpstreamRequest
-from real_envoy import EnvoyError, find_envoy
+
+pytestmark = pytest.mark.program
 
 SOME = ("destination.completion", "destination.chat", "errors.recovers", "pool.removed")
 
@@ -53,10 +55,7 @@ def test_no_two_requests_of_a_run_are_alike():
     assert len(bodies) == len(set(bodies))
 
 
+@needs_envoy
 def test_through_envoy_as_through_the_fake():
-    try:
-        find_envoy()
-    except EnvoyError as problem:
-        pytest.skip(f"no Envoy to test with: {problem}")
     some = ("destination.completion", "pool.removed")
     assert sent(*some, data_plane="envoy") == sent(*some)

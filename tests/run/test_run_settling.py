@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import PoolState
 from conformance.outcome import RunOutcome
@@ -13,6 +15,8 @@ from conformance.targets.profile import Discovery, File, Profile, Start, Timeout
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 from ext_proc.record import ExchangeOpened
+
+pytestmark = pytest.mark.program
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "habits.py"
 CHANGES = (

@@ -21,6 +21,8 @@ from conformance.targets.profile import Discovery, File, Profile, Start, Timeout
 from conformance.verdict import Verdict
 from ext_proc.http2.tls import self_signed
 
+pytestmark = pytest.mark.program
+
 SOME = Selection(scenarios=("destination.completion",))
 
 

@@ -26,6 +26,8 @@ from conformance.targets.profile import Discovery, File, Kubernetes, Profile, St
 from conformance.verdict import Result, Verdict
 from ext_proc.record import Author, StreamEnded
 
+pytestmark = pytest.mark.program
+
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "habits.py"
 SOME = Selection(scenarios=("destination.bodyless", "destination.completion", "destination.within-pool"))
 OPTIONS = "destination.bodyless[method=OPTIONS]"

@@ -10,18 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from programs import needs_envoy
 
 from conformance.cli import call
 from conformance.targets.ports import free_port
 from conformance.targets.resolve import resolve
-from real_envoy import EnvoyError, find_envoy
 
-try:
-    find_envoy()
-except EnvoyError as problem:
-    NO_ENVOY = f"no Envoy to test with: {problem}"
-else:
-    NO_ENVOY = ""
+pytestmark = pytest.mark.program
 
 EPP = f"{sys.executable} -m reference_epp --listen unix:{{socket}} --endpoints-file {{endpointsFile}} --log-level error"
 SOME = ("-k", "destination.completion", "-k", "robustness.client*")
@@ -64,7 +59,7 @@ def test_a_wrong_target_on_a_socket_is_caught(suite) -> None:
     assert "EPP-DEST" in printed
 
 
-@pytest.mark.skipif(bool(NO_ENVOY), reason=NO_ENVOY)
+@needs_envoy
 def test_a_real_envoy_dials_the_socket(suite) -> None:
     _, printed, report = suite("run", *SOME, "--data-plane", "envoy", "--epp", f"cmd:{EPP}")
     assert passed(report), printed

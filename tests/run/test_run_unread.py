@@ -22,6 +22,8 @@ from conformance.targets.profile import Limits
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 
+pytestmark = pytest.mark.program
+
 SCENARIO = "robustness.unread"
 PROGRAM = Path(__file__).parents[1] / "support/unread_epp.py"
 MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered", "streamed", "none")

@@ -24,6 +24,8 @@ from conformance.targets.profile import Start as Command
 from conformance.targets.resolve import load_profile
 from conformance.verdict import Verdict
 
+pytestmark = pytest.mark.program
+
 SOME = Selection(scenarios=("destination.bodyless", "destination.within-pool", "errors.all-removed", "pool.added"))
 TOKEN = Secret(kind="header", name="authorization", value="a-secret-of-the-user")
 

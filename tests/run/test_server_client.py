@@ -16,6 +16,8 @@ from conformance.run.model_server.requests import request_of
 from conformance.scenario.model_server import Ask
 from conformance.targets.model_server import ModelServerProfile
 
+pytestmark = pytest.mark.program
+
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 
 

@@ -14,6 +14,8 @@ from conformance.run.model_server import execute
 from conformance.run.model_server.execute import ModelServerExecution
 from conformance.scenario.model_server import LoadStep
 
+pytestmark = pytest.mark.program
+
 RAISED = LoadPhase(phase="raised", level=8, tokens=64, words=8)
 EMPTY = Page(samples={}, types={})
 

@@ -14,6 +14,8 @@ from conformance.run.model_server.client import Got
 from conformance.run.model_server.runner import ModelServerRunner
 from conformance.run.model_server.scraper import Scraper
 
+pytestmark = pytest.mark.program
+
 
 def late(seconds: float, blocks: float, withheld: float) -> float:
     """The seconds of a scrape that are not the server's: it takes `seconds`, our own loop stands still for `blocks`."""

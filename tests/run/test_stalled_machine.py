@@ -14,7 +14,10 @@ import pytest
 from conformance.cli import call
 from tests.support.standstills import standstills
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the time without a processor")
+pytestmark = [
+    pytest.mark.program,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the time without a processor"),
+]
 
 EPP = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
 REFERENCE = (sys.executable, "-m", "reference_epp", "--listen=127.0.0.1:{port}", "--endpoints-file={endpointsFile}")

@@ -18,6 +18,8 @@ from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Exchange
 from conformance.targets.profile import Discovery, File, Profile, Start, Timeouts
 
+pytestmark = pytest.mark.program
+
 PROGRAM = """
 import asyncio, sys
 from ext_proc.server import serve

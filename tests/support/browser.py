@@ -5,17 +5,13 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import axe_core_python
-import pytest
+from programs import CHROMIUM
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
-
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 SCHEMES = {"light": (), "dark": ("--blink-settings=preferredColorScheme=0",)}
 """Flags of Chromium by the colours that a reader prefers."""

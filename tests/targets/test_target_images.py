@@ -20,6 +20,7 @@ from pathlib import Path
 
 import docker
 import pytest
+from programs import missing
 
 from conformance.errors import HarnessError, TargetUnreachableError, UsageError
 from conformance.outcome import RunOutcome
@@ -31,6 +32,8 @@ from conformance.targets.image import TargetContainer, start_container
 from conformance.targets.profile import Discovery, File, Fixed, Kubernetes, Profile, Start, Timeouts
 from conformance.targets.running import exited_early
 from conformance.verdict import Verdict
+
+pytestmark = pytest.mark.program
 
 PATIENT = 60.0
 """Bound of every wait, in seconds; none is expected to last so long."""
@@ -48,8 +51,8 @@ def engine():
     """A client of the engine; at the end nothing that the suite made may be left there."""
     try:
         client = docker.from_env()
-    except docker.errors.DockerException as problem:
-        pytest.skip(f"no container engine answers: {problem}")
+    except docker.errors.DockerException:
+        pytest.skip(missing("a container engine"))
     yield client
     assert not left(client)
     client.close()

@@ -28,6 +28,7 @@ def offered(monkeypatch) -> list[int]:
     return found
 
 
+@pytest.mark.program
 def test_the_port_of_another_run_is_not_given_out_until_that_run_has_ended(offered: list[int]) -> None:
     another = subprocess.Popen(
         [sys.executable, "-c", ANOTHER_RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

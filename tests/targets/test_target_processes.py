@@ -24,6 +24,8 @@ from conformance.targets.listening import family, listening
 from conformance.targets.process import TargetProcess, start_process
 from conformance.targets.running import exited_early, port_was_taken
 
+pytestmark = pytest.mark.program
+
 PATIENT = 30.0
 """Bound of every wait, in seconds; none is expected to last so long."""
 
@@ -101,6 +103,7 @@ async def gone(pid: int) -> None:
 # -- started, watched, stopped -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("run", LOOPS)
 def test_it_is_stopped_politely(run):
     async def check():
@@ -115,6 +118,7 @@ def test_it_is_stopped_politely(run):
     run(check())
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("run", LOOPS)
 def test_what_ignores_the_polite_way_is_ended_firmly(run):
     async def check():
@@ -147,6 +151,7 @@ def test_its_end_is_told_at_once_with_its_last_words(run):
     run(check())
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("run", LOOPS)
 def test_an_end_by_a_signal_is_told(run):
     async def check():

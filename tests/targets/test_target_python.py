@@ -10,6 +10,8 @@ import pytest
 
 from conformance.cli import call
 
+pytestmark = pytest.mark.program
+
 MODULE = """\
 from reference_epp.server import Parts, serve as run
 from reference_epp.settings import parse

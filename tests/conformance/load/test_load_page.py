@@ -11,13 +11,16 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from browser import SCHEMES, barriers, needs_chromium, widths
+from browser import SCHEMES, barriers, widths
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from programs import needs_chromium
 
 from conformance.load.course import Course, Stretch
 from conformance.load.page import html
 from conformance.report.render.charts import Curve, chart
+
+pytestmark = pytest.mark.program
 
 FAULTY = (
     f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "

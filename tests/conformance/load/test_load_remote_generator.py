@@ -18,6 +18,8 @@ from conformance.load.settings import LoadSettings
 from conformance.load.wire import Message, decode, encode
 from conformance.targets.profile import Discovery, Fixed, Profile, Tls
 
+pytestmark = pytest.mark.program
+
 COMMAND = [sys.executable, "-m", "conformance.load.remote_generator"]
 
 

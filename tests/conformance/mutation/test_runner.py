@@ -11,6 +11,8 @@ import pytest
 
 from conformance.mutation.mutant import Mutant, mutants_of
 
+pytestmark = pytest.mark.program
+
 PROGRAM = '''"""A program."""
 
 import sys

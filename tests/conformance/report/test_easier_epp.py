@@ -18,6 +18,8 @@ from conformance.scenario.epp_script import EppScript, LocalReply
 from conformance.scenario.loader import load
 from fake_epp import Script
 
+pytestmark = pytest.mark.program
+
 Endpoints = Mapping[str, tuple[str, ...]]
 
 ALIVE: Mapping[str, Any] = {"fails": None, "fails_at": None}

@@ -23,6 +23,8 @@ from conformance.scenario.schema import BodySpec, Exchange, Reply, Request
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import Message
 
+pytestmark = pytest.mark.program
+
 SCENARIOS = ("ext-proc.end-of-stream[end=flag,chunks=7]", "ext-proc.content-length[size=400,http=1]",
              "ext-proc.response-trailers[kind=json]", "ext-proc.request-trailers[chunks=3,http=1]",
              "destination.client-sends-protocol-headers", "ext-proc.unknown-input[inject=attributes]",

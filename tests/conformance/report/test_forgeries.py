@@ -15,6 +15,8 @@ from conformance.report.document.canonical import digest
 from conformance.report.document.model import read_report
 from conformance.report.render.text import verification_text
 
+pytestmark = pytest.mark.program
+
 assert excuses
 assert server_forgeries, "importing the modules adds their rows"
 

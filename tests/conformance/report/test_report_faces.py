@@ -5,11 +5,11 @@ from __future__ import annotations
 import html.parser
 import json
 import re
-import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
+from programs import CHROMIUM, needs_chromium
 
 from conformance.errors import UnknownNameError
 from conformance.evidence.episode import ProcessExited
@@ -28,8 +28,6 @@ from conformance.report.render.text import failure_text, summary_text
 from conformance.report.render.transcript import transcript
 from conformance.verdict import Result, Verdict
 from ext_proc.record import Author, Malformed, Message
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def episode_of(run, row):
@@ -356,7 +354,9 @@ def test_several_versions_stand_beside_each_other(run, catalogue, profile):
     assert {link.removeprefix("#") for link in reader.links} <= set(reader.ids)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.smoke
+@pytest.mark.program
+@needs_chromium
 def test_a_browser_shows_it_and_asks_no_network(page, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(page, encoding="utf-8")

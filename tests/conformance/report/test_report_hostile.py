@@ -23,6 +23,8 @@ from conformance.report.render.readme import readme
 from conformance.report.render.text import summary_text, verification_text
 from conformance.report.verify.verification import verify
 
+pytestmark = pytest.mark.program
+
 EVIL = "\x1b[31m\x07\x00\u202e\ud800|`<script>\n# heading\n"
 
 

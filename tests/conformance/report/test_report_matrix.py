@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 import yaml
-from browser import SCHEMES, barriers, needs_chromium
+from browser import SCHEMES, barriers
+from programs import needs_chromium
 from typer.testing import CliRunner
 
 from conformance.cli.app import app
@@ -19,6 +20,8 @@ from conformance.report.render.submission import write_submission
 from conformance.report.render.upstream import conformance_report
 from conformance.report.verify.reproduction import compare
 from conformance.report.verify.verification import verify
+
+pytestmark = pytest.mark.program
 
 
 def run(*words):

@@ -6,9 +6,10 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from browser import SCHEMES, TELL, answer, barriers, browse, needs_chromium, widths
+from browser import SCHEMES, TELL, answer, barriers, browse, widths
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import needs_chromium
 
 from conformance.cli.diagram import diagram
 from conformance.errors import UsageError
@@ -84,12 +85,14 @@ def large(run):
     return page_of(seal(document), run.evidence_path)
 
 
+@pytest.mark.program
 @needs_chromium
 @pytest.mark.parametrize("flags", SCHEMES.values(), ids=SCHEMES)
 def test_the_page_breaks_no_rule_of_accessibility(run, tmp_path, flags):
     assert barriers(page_of(run.report(), run.evidence_path), tmp_path, *flags) == []
 
 
+@pytest.mark.program
 @needs_chromium
 @pytest.mark.parametrize("width", [400, 800, 1600])
 def test_no_width_makes_the_page_scroll_sideways(run, tmp_path, width):
@@ -97,6 +100,7 @@ def test_no_width_makes_the_page_scroll_sideways(run, tmp_path, width):
     assert wide <= seen
 
 
+@pytest.mark.program
 @needs_chromium
 def test_captions_are_read_whole_where_their_tables_are_wider_than_the_page(run, tmp_path):
     right = (
@@ -110,12 +114,14 @@ def test_captions_are_read_whole_where_their_tables_are_wider_than_the_page(run,
     assert max(ends) <= seen
 
 
+@pytest.mark.program
 @needs_chromium
 def test_all_of_the_page_fits_on_paper(run, tmp_path):
     wide, seen = widths(page_of(run.report(), run.evidence_path), tmp_path, 700, printed=True)
     assert wide <= seen
 
 
+@pytest.mark.program
 @needs_chromium
 def test_a_page_of_a_thousand_scenarios_can_be_filtered(large, tmp_path):
     script = (

@@ -32,6 +32,7 @@ def unknown(verification) -> set[str]:
     return {step.name for step in verification.steps if step.answer == "unknown"}
 
 
+@pytest.mark.program
 def test_without_evidence_the_rest_is_checked_and_the_answer_is_unknown(reports, instances):
     verification = verify(reports("epp") / "report.json", None, instances=instances)
     assert (verification.answer, unknown(verification)) == ("unknown", {"evidence", "judgement"})
@@ -47,6 +48,7 @@ def test_wrong_sums_are_reported_in_the_terms_of_the_report(reports, instances, 
     assert "Result." not in told
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("pack", [functools.partial(gzip.compress, compresslevel=1), lzma.compress])
 def test_evidence_packed_otherwise_is_the_same_evidence(reports, instances, tmp_path, pack):
     packed = tmp_path / "evidence.ndjson.gz"
@@ -54,6 +56,7 @@ def test_evidence_packed_otherwise_is_the_same_evidence(reports, instances, tmp_
     assert verify(reports("epp") / "report.json", packed, instances=instances).answer == "pass"
 
 
+@pytest.mark.program
 def test_the_same_report_as_yaml_is_verified_too(reports, instances, tmp_path):
     folder = reports("gateway")
     path = tmp_path / "report.yaml"
@@ -61,6 +64,7 @@ def test_the_same_report_as_yaml_is_verified_too(reports, instances, tmp_path):
     assert verify(path, folder / "evidence.ndjson.gz", instances=instances).answer == "pass"
 
 
+@pytest.mark.program
 def test_an_epp_that_a_scenario_leaves_down_comes_back_at_its_end(catalogue, tmp_path):
     split = next(one for one in deviations("variants", "data-plane") if one.name == "split")
     instances = [one for one in load(catalogue) if one.id == "gateway.splits-without-an-epp"]
@@ -68,6 +72,7 @@ def test_an_epp_that_a_scenario_leaves_down_comes_back_at_its_end(catalogue, tmp
     assert [step for step in verify(tmp_path / "report.json", instances=instances).steps if step.answer != "pass"] == []
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("version", "words"),
     [
@@ -138,6 +143,7 @@ def with_a_source(folder, path, file):
     return path
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("file", ["own.yaml", "generated.yaml", "generated-1.0.0.yaml"])
 def test_scenarios_of_ones_own_are_told_whatever_they_are_called(reports, instances, tmp_path, file):
     path = with_a_source(reports("epp"), tmp_path / "report.json", file)

@@ -133,6 +133,7 @@ async def drive(
 # -- what is found -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("body", [0, 1 << 20])
 def test_a_right_epp_breaks_no_rule_whatever_is_redacted(body: int) -> None:
     everything = [
@@ -170,6 +171,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.program
 def test_wrong_epps_are_caught_without_any_body() -> None:
     async def main() -> None:
         judging = JudgingSettings(context=CONTEXT, print_each=10)
@@ -197,6 +199,7 @@ WRONG_DATA_PLANES = [
 ]
 
 
+@pytest.mark.program
 def test_wrong_data_planes_are_caught_live_and_offline(tmp_path: Path) -> None:
     """An EPP that answers only what it is asked, so that the data plane alone is at fault."""
     record = tmp_path / "traffic.ndjson"
@@ -221,6 +224,7 @@ def test_wrong_data_planes_are_caught_live_and_offline(tmp_path: Path) -> None:
     assert call(["judge", str(record)]) == 1
 
 
+@pytest.mark.program
 def test_an_epp_that_hangs_is_caught_while_it_does() -> None:
     async def main() -> None:
         judging = JudgingSettings(context=context("1.0.0", deadline=0.2))
@@ -236,6 +240,7 @@ def test_an_epp_that_hangs_is_caught_while_it_does() -> None:
     run(main)
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("answered", [False, True])
 def test_an_epp_that_the_data_plane_does_not_wait_for_is_not_called_right(answered: bool) -> None:
     """A data plane's patience (Envoy: 200 ms) ends long before the EPP is late by the tap's deadline."""
@@ -253,6 +258,7 @@ def test_an_epp_that_the_data_plane_does_not_wait_for_is_not_called_right(answer
     run(main)
 
 
+@pytest.mark.program
 def test_findings_of_a_kind_are_printed_some_times_and_counted_always() -> None:
     async def main() -> None:
         async with live(picks(A, metadata=False), judging=JudgingSettings(context=CONTEXT, print_each=2)) as tap:
@@ -269,6 +275,7 @@ def test_findings_of_a_kind_are_printed_some_times_and_counted_always() -> None:
 # -- transcripts and metrics -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("failures_only", [False, True])
 def test_transcripts_are_judged_again_with_the_same_findings(tmp_path: Path, failures_only: bool) -> None:
     path = tmp_path / "traffic.ndjson"
@@ -290,6 +297,7 @@ def test_transcripts_are_judged_again_with_the_same_findings(tmp_path: Path, fai
     assert b"Bearer x" not in raw
 
 
+@pytest.mark.program
 def test_exchanges_that_are_known_in_part_are_told() -> None:
     async def main() -> None:
         limits = RecordingLimits(events=3)
@@ -301,6 +309,7 @@ def test_exchanges_that_are_known_in_part_are_told() -> None:
     run(main)
 
 
+@pytest.mark.program
 def test_a_file_that_can_not_be_written_is_told_once(tmp_path: Path) -> None:
 
     async def main() -> None:
@@ -347,6 +356,7 @@ def test_metrics_count_exchanges_and_findings() -> None:
     run(main)
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(("kept", "equal"), [(0, True), (0, False), (1 << 20, True), (1 << 20, False)])
 def test_metrics_tell_how_many_verdicts_were_remembered(kept: int, equal: bool) -> None:
     """Other bodies are other exchanges only where they are kept, and so judged."""
@@ -377,6 +387,7 @@ def gathered(name: str = "x") -> Gathered:
     return Gathered(exchange=name, entries=tuple(entries), reason="ended", size=800)
 
 
+@pytest.mark.program
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the process is found in /proc")
 def test_a_judging_process_that_dies_is_started_again() -> None:
     async def main() -> None:
@@ -399,6 +410,7 @@ def test_a_judging_process_that_dies_is_started_again() -> None:
     run(main)
 
 
+@pytest.mark.program
 def test_an_error_where_results_go_is_told_and_judging_goes_on() -> None:
     async def main() -> None:
         results: list[JudgedExchange] = []
@@ -476,6 +488,7 @@ def test_a_cancelled_tap_counts_exchanges_left_out(tmp_path: Path) -> None:
     run(main)
 
 
+@pytest.mark.program
 def test_an_epp_that_can_not_be_reached_is_told_once_and_counted_always() -> None:
     async def main() -> None:
         async with live(picks(A)) as tap:
@@ -505,6 +518,7 @@ def connects(address: str, *, tls: bool) -> None:
             pass
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("served", "tls", "said"),
     [
@@ -531,6 +545,7 @@ def test_a_data_plane_that_can_not_be_served_is_told_of(tmp_path: Path, served: 
     run(main)
 
 
+@pytest.mark.program
 def test_a_tap_that_looks_for_silent_streams_no_more_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: object) -> None:
         raise RuntimeError("ours")
@@ -547,6 +562,7 @@ def test_a_tap_that_looks_for_silent_streams_no_more_says_so(monkeypatch: pytest
     run(main)
 
 
+@pytest.mark.program
 def test_relaying_goes_on_without_any_judging(monkeypatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(sys, "executable", "/bin/false")
@@ -611,6 +627,7 @@ def traffic(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.program
 def test_the_command_judge(traffic: Path, tmp_path: Path, capsys) -> None:
     assert call(["judge", str(traffic)]) == 1
     text = capsys.readouterr().out
@@ -713,6 +730,7 @@ class Command:
         return self.process.returncode, rest
 
 
+@pytest.mark.program
 def test_the_tap_shows_its_certificate_to_an_epp_that_asks_for_one(tmp_path: Path) -> None:
     own = self_signed(tmp_path, names=("127.0.0.1",))
     mutual = replace(own, client_ca=own.certificate)
@@ -837,6 +855,7 @@ def test_an_exchange_of_too_many_events_is_judged_by_its_beginning(monkeypatch, 
     assert said.splitlines()[-1] == "x  ? judged by its first 50 events"
 
 
+@pytest.mark.program
 def test_the_commands_tap_and_proxy_together(tmp_path: Path) -> None:
     record, endpoints = tmp_path / "traffic.ndjson", tmp_path / "endpoints"
     commands: list[Command] = []
