@@ -83,6 +83,7 @@ def test_more_pods_than_a_block_holds_and_addresses_are_reused_last():
         addresses.close()
 
 
+@pytest.mark.program
 @own_addresses
 def test_two_processes_have_different_blocks():
     """The neighbour begins its search where we do; the claim makes it go on."""

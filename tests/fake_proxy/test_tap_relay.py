@@ -818,6 +818,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.program
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
 def test_an_upload_of_200_mb_does_not_grow_memory() -> None:
     size, count = 1024 * 1024, 200
