@@ -134,7 +134,7 @@ def test_a_failure_is_an_annotation_of_the_line_that_claims_the_version(quick, p
 
 
 @pytest.mark.parametrize("wrong", [{"epp": "reference", "arguments": "--no-such-flag"}, {}])
-def test_a_run_that_did_not_begin_has_not_the_result_of_the_run_before(quick, project, wrong):
+def test_a_run_that_did_not_begin_does_not_keep_the_previous_result(quick, project, wrong):
     before = Runner(project, epp="reference", arguments=SUBSET).run()
     assert before.outputs == {"result": "incomplete"}, before.log
     for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):

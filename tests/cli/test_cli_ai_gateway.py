@@ -27,7 +27,7 @@ NOTHING = dict.fromkeys(WORKS, "no")
         ("--max-endpoints 1 --fault no-header", NOTHING),
     ],
 )
-def test_what_works_is_told_in_every_form_of_the_report(
+def test_every_form_of_the_report_lists_working_features(
     cli, tmp_path: Path, flags: str, changed: dict[str, str]
 ) -> None:
     profile = tmp_path / "profile.yaml"
@@ -53,7 +53,7 @@ def test_what_works_is_told_in_every_form_of_the_report(
     assert cli("report", "verify", tmp_path / "r").code == 0
 
 
-def test_what_was_not_driven_is_unknown(cli, tmp_path: Path) -> None:
+def test_features_that_were_not_exercised_are_unknown(cli, tmp_path: Path) -> None:
     cli("run", "-q", "-k", "destination.completion", "--body-mode", "buffered", "-o", tmp_path / "r")
     gateway = json.loads((tmp_path / "r/report.json").read_text())["versions"][0]["envoyAiGateway"]
     modes = {one["way"]: (one["works"], one["why"]) for one in gateway["bodyModes"]}

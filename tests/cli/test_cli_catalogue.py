@@ -149,7 +149,7 @@ def test_explain_offers_the_nearest_name(cli, name: str, nearest: str) -> None:
     assert f"did you mean '{nearest}'?" in ran.err
 
 
-def test_scenarios_of_ones_own_are_listed(cli, tmp_path: Path) -> None:
+def test_the_users_own_scenarios_are_listed(cli, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "section: mine\nscenarios:\n"
         "  - {id: mine.one, title: Mine, requirements: [EPP-SUB-01], steps: [{exchange: {}}]}\n"

@@ -94,7 +94,7 @@ def test_a_gateway_that_runs_already(cli, tmp_path: Path, running: tuple[str, st
 @pytest.mark.parametrize(
     ("follows", "asked"), [(None, set()), ("header", {"header"}), ("either", {"header", "metadata"})]
 )
-def test_only_what_is_said_to_be_read_is_asked_alone(
+def test_only_the_claimed_source_of_the_destination_is_tested_alone(
     cli, tmp_path: Path, running: tuple[str, str, str], follows: str | None, asked: set[str]
 ) -> None:
     """No gateway has to read both."""
@@ -112,7 +112,7 @@ def test_only_what_is_said_to_be_read_is_asked_alone(
 
 
 @pytest.mark.program
-def test_http2_to_the_model_servers_is_told_and_no_failure(cli, tmp_path: Path) -> None:
+def test_http2_to_the_model_servers_is_reported_and_no_failure(cli, tmp_path: Path) -> None:
     """Proxies may keep the client's version of HTTP; engines speak HTTP/1.1."""
     path = tmp_path / "gateway.yaml"
     command = f"{sys.executable} -m reference_gateway --variant keeps-the-http-version --listen 127.0.0.1:{{port}}"

@@ -59,7 +59,7 @@ def test_the_report_tells_which_gauges_move_the_picks(cli, tmp_path: Path, varia
     assert cli("report", "verify", tmp_path / "r").code == 0
 
 
-def test_what_is_not_claimed_is_not_looked_for(cli, tmp_path: Path) -> None:
+def test_gauges_without_a_claim_are_not_tested(cli, tmp_path: Path) -> None:
     ran = cli(
         *("run", "-q", "--epp", f"{REFERENCE} --scrape-interval 20ms --log-level error"),
         *("--profile", profile(tmp_path), "-k", "pool.*-followed", "-k", "pool.engines", "-o", tmp_path / "r"),
@@ -96,7 +96,7 @@ def test_a_picker_that_does_not_survive_a_page_fails(cli, tmp_path: Path) -> Non
     assert [row["verdict"] for row in rows if row["evidence"]] == ["fail"]
 
 
-def test_an_engine_that_there_is_not_is_refused(cli, tmp_path: Path) -> None:
+def test_an_unknown_engine_is_refused(cli, tmp_path: Path) -> None:
     ran = cli("run", "--profile", profile(tmp_path, "vllm", "vlm"))
     assert ran.code == 2
     assert "profile.yaml:6:" in ran.err

@@ -54,7 +54,7 @@ def test_an_address_without_a_port_lacks_one(cli, host: str) -> None:
         ("http://127.0.0.1:9002/", "it speaks gRPC, at an address: --epp 127.0.0.1:9002"),
     ],
 )
-def test_an_address_that_is_none_is_told_how_it_is_written(cli, address: str, hint: str) -> None:
+def test_an_invalid_address_is_refused_with_the_right_form(cli, address: str, hint: str) -> None:
     ran = cli("run", "-q", "--epp", address)
     assert (ran.code, ran.err.splitlines()[-1]) == (2, f"  hint: {hint}")
 
@@ -80,7 +80,7 @@ def test_an_answer_that_is_not_grpc_is_not_blamed_on_the_endpoints(
     assert hint in ran.err.partition("hint:")[2]
 
 
-def test_a_value_that_no_flag_has_is_told_with_those_that_it_has(cli) -> None:
+def test_an_invalid_value_of_a_flag_is_refused_with_the_valid_ones(cli) -> None:
     ran = cli("list", "--format", "xml")
     assert ran.code == 2
     assert "'--format' / '-f': 'xml' is not one of 'table', 'json', 'ids'" in " ".join(ran.err.split())
@@ -118,7 +118,7 @@ def test_wrong_use_leaves_no_folder(cli, tmp_path: Path) -> None:
         assert not (tmp_path / "new").exists()
 
 
-def test_a_smoke_run_of_what_is_not_in_the_smoke_set(cli, tmp_path: Path) -> None:
+def test_a_smoke_run_without_any_smoke_scenario_is_refused(cli, tmp_path: Path) -> None:
     slow = next(one.group for one in load(Catalogue.load()) if one.role == "epp" and not one.scenario.smoke)
     ran = cli("run", "--smoke", "-k", slow, "-o", tmp_path)
     assert ran.code == 2
@@ -130,7 +130,7 @@ def test_a_smoke_run_of_what_is_not_in_the_smoke_set(cli, tmp_path: Path) -> Non
     [("--profile", "{pipe}"), ("--scenarios", "{pipe}"), ("--waivers", "{pipe}"), ("-k", "@{pipe}"),
      ("-k", "@/dev/zero"), ("--scenarios", "/dev/zero"), ("--profile", "/dev/zero"), ("--scenarios", "{large}")],
 )  # fmt: skip
-def test_what_is_no_file_to_read_is_refused_and_not_waited_for(cli, tmp_path: Path, arguments: tuple[str, str]) -> None:
+def test_a_device_in_place_of_a_file_is_refused_at_once(cli, tmp_path: Path, arguments: tuple[str, str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "large.yaml").open("wb") as file:
         file.truncate(300 * 1024 * 1024)
@@ -146,7 +146,7 @@ def test_what_is_no_file_to_read_is_refused_and_not_waited_for(cli, tmp_path: Pa
      ("report", "verify"), ("report", "matrix"), ("report", "reproduce")],
     ids=" ".join,
 )  # fmt: skip
-def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(cli, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_pipe_without_a_writer_is_refused_at_once(cli, tmp_path: Path, command: tuple[str, ...]) -> None:
     os.mkfifo(pipe := tmp_path / "pipe")
     ran = cli(*command, pipe)
     assert ran.code == 2
@@ -247,7 +247,7 @@ def test_an_honest_report_of_an_epp_that_ends_responses_early_is_verified(cli, t
     assert verified.code == 0, verified.out
 
 
-def test_waivers_of_scenarios_of_ones_own_are_checked_with_these(cli, tmp_path: Path) -> None:
+def test_waivers_of_the_users_own_scenarios_are_checked(cli, tmp_path: Path) -> None:
     scenarios, waivers = tmp_path / "mine.yaml", tmp_path / "waivers.yaml"
     cli("scenario", "new", "acme.one", "--requirement", "EPP-SUB-01", "-o", scenarios)
     waivers.write_text("waivers: [{pattern: acme.one, reason: r, link: l, owner: o, expires: 2099-01-31}]")
@@ -288,14 +288,14 @@ def test_the_suites_own_scenarios_are_checked_as_they_are(cli) -> None:
     assert len(one.out.splitlines()) < len(ran.out.splitlines())
 
 
-def test_the_suites_own_scenarios_are_none_to_be_added(cli, tmp_path: Path) -> None:
+def test_the_suites_own_scenarios_cannot_be_added_again(cli, tmp_path: Path) -> None:
     """They are there already, and a report would hold them twice."""
     ran = cli("run", "--scenarios", built_in(), "-k", "subset.nobody", "-o", tmp_path)
     assert (ran.code, ran.err.count("is taken by")) == (2, 1)
     assert "these are the suite's own scenarios" in ran.err
 
 
-def test_copies_of_the_suites_own_scenarios_are_told_of_once(cli, tmp_path: Path) -> None:
+def test_copies_of_the_suites_own_scenarios_are_reported_once(cli, tmp_path: Path) -> None:
     shutil.copytree(str(built_in()), tmp_path / "copies")
     (tmp_path / "copies" / "mine.yaml").write_text("section: mine\nscenarios: [{id: a.b, titel: T}]\n")
     ran = cli("scenario", "lint", tmp_path / "copies")

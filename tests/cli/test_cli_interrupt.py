@@ -79,7 +79,7 @@ def test_a_signal_in_a_finalizer_comes_again(name: str, times: int, starting: fl
     ],
     ids=["run", "load", "tap", "selftest"],
 )
-def test_it_ends_each_command(tmp_path: Path, arguments: tuple[str, ...], begun: str, code: int) -> None:
+def test_ctrl_c_ends_each_command(tmp_path: Path, arguments: tuple[str, ...], begun: str, code: int) -> None:
     """The first three times, what is raised is lost in a finalizer."""
     (tmp_path / "sitecustomize.py").write_text(LOST)
     seen = {"PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}

@@ -77,7 +77,7 @@ def test_a_right_epp_is_conformant_and_every_exchange_is_judged(cli, tmp_path: P
 
 @pytest.mark.program
 @pytest.mark.parametrize(("seconds", "broken"), [(0.5, set()), (1.5, {"ENV-16"})])
-def test_a_close_as_a_response_comes_is_right_only_where_it_may_have_been_under_way(
+def test_a_close_at_the_response_passes_only_if_it_may_have_been_sent_before(
     cli, tmp_path: Path, seconds: float, broken: set[str]
 ) -> None:
     file = tmp_path / "load.yaml"
@@ -395,7 +395,7 @@ def test_an_earlier_report_stays_whole_until_the_next_takes_its_place(cli, tmp_p
 
 @pytest.mark.program
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a device that is always full")
-def test_what_a_full_disk_leaves_is_told(cli, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_files_that_were_written(cli, tmp_path: Path) -> None:
     """What the load came to is printed, and where there was no room."""
     (tmp_path / "load.json.new").symlink_to("/dev/full")
     ran = cli("load", *SHORT, "-o", tmp_path, "--epp", WRONG)
@@ -429,7 +429,7 @@ def test_a_change_that_can_not_come_is_refused_with_its_place(cli, tmp_path: Pat
 
 
 @pytest.mark.program
-def test_a_change_that_no_pick_can_be_wrong_after_is_said(cli, tmp_path: Path) -> None:
+def test_a_change_that_no_pick_can_violate_is_reported(cli, tmp_path: Path) -> None:
     file = tmp_path / "load.yaml"
     file.write_text(
         "mix: [{name: a}]\narrivals: [{seconds: 1, rate: 30}]\n"
@@ -445,7 +445,7 @@ def test_a_change_that_no_pick_can_be_wrong_after_is_said(cli, tmp_path: Path) -
 
 
 @pytest.mark.program
-def test_requests_that_a_slow_target_leaves_no_room_for_are_said(cli, tmp_path: Path) -> None:
+def test_requests_beyond_the_capacity_of_a_slow_target_are_reported(cli, tmp_path: Path) -> None:
     """The generator is not blamed for them."""
     file = tmp_path / "load.yaml"
     file.write_text("mix: [{name: long, serviceTime: 0.2}]\narrivals: [{seconds: 1, rate: 200}]\n")
@@ -576,7 +576,7 @@ def test_a_standstill_of_the_suite_is_not_held_against_the_target(program, tmp_p
 
 @pytest.mark.program
 @pytest.mark.parametrize("way", ["--rate", "--concurrent"])
-def test_requests_that_nobody_waits_for_prove_nothing(cli, tmp_path: Path, way: str) -> None:
+def test_requests_without_a_client_prove_nothing(cli, tmp_path: Path, way: str) -> None:
     """They are over as soon as they begin, also where each makes the next begin; and no rule was seen to hold."""
     file = tmp_path / "load.yaml"
     file.write_text("mix: [{name: gone, exchange: {abort: request-headers}}]\n")
@@ -640,7 +640,7 @@ def until_requests(program, folder: Path, *flags: object):
         ("--variant refuses-odd-queries", "path: '/v1/completions?x=%zz'", True),
     ],
 )
-def test_a_request_that_may_be_refused_says_so(cli, tmp_path: Path, flags: str, asked: str, right: bool) -> None:
+def test_a_request_may_declare_that_it_can_be_refused(cli, tmp_path: Path, flags: str, asked: str, right: bool) -> None:
     load = tmp_path / "load.yaml"
     load.write_text(f"mix:\n  - {{name: refused, exchange: {{{asked}}}}}\n  - {{name: plain}}\n")
     ran = cli("load", load, "--epp", f"{REFERENCE} {flags}", *SHORT, "-o", tmp_path / "report")
@@ -684,7 +684,9 @@ discovery: {{file: {{}}}}
         ),
     ],
 )
-def test_what_never_came_to_pass_is_told(cli, tmp_path: Path, text: str, code: int, told: str) -> None:
+def test_requirements_that_were_never_observed_are_reported(
+    cli, tmp_path: Path, text: str, code: int, told: str
+) -> None:
     """A load that never asked for something shows nothing of it."""
     load = tmp_path / "load.yaml"
     load.write_text(text)
@@ -719,7 +721,7 @@ churn: [{change: remove, every: 0.4, lasts: 0.2}]
 
 
 @pytest.mark.program
-def test_what_an_epp_remembers_of_a_hint_is_asked_for_when_pods_have_gone(cli, tmp_path: Path) -> None:
+def test_a_cached_subset_is_detected_when_its_pods_leave(cli, tmp_path: Path) -> None:
     load = tmp_path / "load.yaml"
     load.write_text("""
 mix: [{name: subset, subsetOf: 3}]

@@ -43,7 +43,7 @@ def profile(folder: Path, mode: str, *, answer: float = 2) -> Path:
         "wire:endless-1xx",
     ],
 )
-def test_what_is_found_is_found_again_in_the_evidence(cli, tmp_path: Path, mode: str) -> None:
+def test_findings_are_found_again_in_the_evidence(cli, tmp_path: Path, mode: str) -> None:
     ran = cli("load", "--profile", profile(tmp_path, mode), "--rate", "20", "--seconds", "0.5", "-o", tmp_path / "r")
     assert ran.code == 1, ran.out + ran.err
     report = json.loads((tmp_path / "r" / "load.json").read_text())
@@ -62,7 +62,7 @@ def test_what_is_found_is_found_again_in_the_evidence(cli, tmp_path: Path, mode:
     assert set(names) == {one["episode"] for one in report["findings"]}
 
 
-def test_what_could_not_be_sent_yet_is_not_answered_late(cli, tmp_path: Path) -> None:
+def test_a_message_that_waits_for_the_flow_window_is_not_late(cli, tmp_path: Path) -> None:
     """The target's flow control keeps each request longer than it has for an answer."""
     large = tmp_path / "load.yaml"
     large.write_text("mix: [{name: large, exchange: {body: {size: 900000}}}]")
@@ -94,7 +94,7 @@ def test_a_process_that_ends_after_the_last_exchange_is_a_finding(cli, tmp_path:
     assert ran.out.count("FAIL") == 1, ran.out  # the process, and no exchange
 
 
-def test_what_is_never_answered_is_in_the_times(cli, tmp_path: Path) -> None:
+def test_requests_without_an_answer_count_in_the_times(cli, tmp_path: Path) -> None:
     """Else the percentiles of a target that answers no one are those of the few that it answered before."""
     flags = ("--profile", profile(tmp_path, "silent", answer=1), "--rate", "20", "--seconds", "1")
     ran = cli("load", *flags, "-o", tmp_path / "r")
@@ -106,7 +106,7 @@ def test_what_is_never_answered_is_in_the_times(cli, tmp_path: Path) -> None:
         assert times[one]["p99"] >= 1000
 
 
-def test_exchanges_that_waited_for_a_stream_are_told(cli, tmp_path: Path) -> None:
+def test_exchanges_that_waited_for_a_stream_are_reported(cli, tmp_path: Path) -> None:
     flags = ("--profile", profile(tmp_path, "one_at_a_time"), "--concurrent", "8", "--seconds", "1")
     ran = cli("load", *flags, "-o", tmp_path / "r")
     assert ran.code == 0, ran.out + ran.err

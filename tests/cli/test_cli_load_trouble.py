@@ -70,7 +70,7 @@ def test_a_target_that_is_killed_recovers(cli, tmp_path, processes, arrivals) ->
 
 @pytest.mark.smoke
 @pytest.mark.program
-def test_what_a_target_does_wrong_after_its_restart_is_found(cli, tmp_path) -> None:
+def test_a_violation_after_a_restart_is_found(cli, tmp_path) -> None:
     file = load(tmp_path, KILL)
     ran = cli("load", file, "--processes", "2", "-o", tmp_path / "r", "--epp", second_life("faulty", tmp_path))
     assert ran.code == 1, ran.out + ran.err
@@ -86,7 +86,7 @@ def test_what_a_target_does_wrong_after_its_restart_is_found(cli, tmp_path) -> N
 
 
 @pytest.mark.program
-def test_a_death_that_was_not_asked_for_is_still_a_finding(cli, tmp_path) -> None:
+def test_an_unrequested_crash_after_a_requested_one_is_a_finding(cli, tmp_path) -> None:
     """Here after one that was."""
     aborted = "  - {name: aborted, weight: 0.05, exchange: {abort: request-body}}\n"
     file = load(tmp_path, KILL, arrivals="{seconds: 60, concurrent: 8}", requests=aborted)
@@ -140,7 +140,7 @@ def test_a_limit_for_the_recovery_fails_the_run_when_it_is_exceeded_and_only_the
 
 
 @pytest.mark.program
-def test_a_recovery_that_the_load_is_over_before_leaves_it_incomplete(cli, tmp_path) -> None:
+def test_a_load_that_ends_before_the_recovery_is_incomplete(cli, tmp_path) -> None:
     """It has room in the load, but a process takes a moment to end, so that the limit is not over either."""
     file = load(
         tmp_path, "{kind: kill-target, at: 0.5, lasts: 0.1, recovers: 0.9}", arrivals="{seconds: 1.5, rate: 20}"
@@ -279,7 +279,7 @@ def test_flags_that_leave_no_time_for_trouble_are_refused(cli, tmp_path) -> None
     assert "the load ends after 1 s" in ran.err
 
 
-def test_a_target_that_is_not_ours_is_not_killed_and_what_it_does_not_read_is_not_lost(cli, tmp_path) -> None:
+def test_trouble_needs_a_target_that_the_suite_started_and_that_reads_metrics(cli, tmp_path) -> None:
     file = load(tmp_path, KILL, "{kind: metrics-lost, at: 1}")
     profile = tmp_path / "epp.yaml"
     profile.write_text("address: 127.0.0.1:9\ndiscovery: {fixed: {endpoints: ['127.0.0.1:8011']}, scrapes: false}\n")

@@ -179,7 +179,7 @@ def test_a_mix_of_requests_is_shared(master, worker, tmp_path: Path) -> None:
 
 
 @pytest.mark.program
-def test_statistics_that_can_not_be_written_do_not_cost_what_came_out(master, worker, tmp_path: Path) -> None:
+def test_unwritable_statistics_do_not_lose_the_report(master, worker, tmp_path: Path) -> None:
     load, port = master(*SHORT)
     (tmp_path / "r" / "locust_stats.csv").mkdir()
     for _ in range(2):
@@ -349,7 +349,7 @@ def test_a_worker_of_another_version_is_refused(master, worker, locust) -> None:
 
 
 @pytest.mark.program
-def test_what_a_worker_says_is_read_with_care(master, worker, locust) -> None:
+def test_messages_of_workers_are_validated(master, worker, locust) -> None:
     load, port = master(*SHORT)
     locust(
         port, LOCUSTFILE + "EppUser._show_all = lambda self, runner: runner.send_message('epp-said', b'{\"kind\":1}')\n"

@@ -245,7 +245,7 @@ def http(head: str, body: str = "") -> bytes:
     ],
     ids=["html", "redirect", "key", "text", "404", "ssh", "endless page", "endless and large", "endless stream"],
 )
-def test_what_is_no_model_server_is_told_in_a_sentence(cli, tmp_path: Path, answer, endless, said: str) -> None:
+def test_a_server_without_the_api_is_explained_in_a_sentence(cli, tmp_path: Path, answer, endless, said: str) -> None:
     with BadTarget(answer, endless) as bad:
         ran = cli("run", "--server", f"http://{bad.address}", "-o", tmp_path / "r")
     assert ran.code == 4, ran.out + ran.err
@@ -255,7 +255,7 @@ def test_what_is_no_model_server_is_told_in_a_sentence(cli, tmp_path: Path, answ
     assert "Traceback" not in ran.err
 
 
-def test_a_server_that_says_nothing_is_told(cli, tmp_path: Path) -> None:
+def test_a_silent_server_is_reported(cli, tmp_path: Path) -> None:
     with BadTarget(None) as bad:
         ran = cli("run", "--server", f"http://{bad.address}", "-o", tmp_path / "r")
     assert (ran.code, "can't be reached: no answer within 10 s" in ran.err) == (4, True), ran.err

@@ -58,7 +58,7 @@ def unfolded(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_what_is_not_answered_comes_first_and_explains_the_rest(tried: Tried) -> None:
+def test_missing_answers_come_first_and_explain_other_failures(tried: Tried) -> None:
     once = ("destination.completion[http=1]", "destination.bodyless[method=HEAD]")
     out = tried("no-metadata no-responses", *once, "ext-proc.matching-answers[http=1,chunks=1]")
     assert failures(out) == ["ENV-16", "EPP-DEST-02"]

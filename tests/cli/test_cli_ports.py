@@ -59,7 +59,7 @@ def test_a_target_that_lost_its_port_is_started_on_another(cli, tmp_path: Path, 
     assert verdicts == {"pass"}, ran.out + ran.err
 
 
-def test_so_it_is_when_it_is_started_again(cli, tmp_path: Path) -> None:
+def test_a_restarted_target_that_lost_its_port_is_started_on_another(cli, tmp_path: Path) -> None:
     """Not to get the port is no crash of the target's."""
     module, how, text, _ = ROLES[0]
     profile = start(tmp_path, module, how, text, "{port}", which=2)
@@ -69,7 +69,7 @@ def test_so_it_is_when_it_is_started_again(cli, tmp_path: Path) -> None:
     assert verdicts == {"pass"}, ran.out + ran.err
 
 
-def test_nor_is_it_a_crash_under_load(cli, tmp_path: Path) -> None:
+def test_a_target_that_lost_its_port_under_load_has_not_crashed(cli, tmp_path: Path) -> None:
     module, how, text, _ = ROLES[0]
     profile = start(tmp_path, module, how, text, "{port}", which=2)
     file = tmp_path / "load.yaml"

@@ -282,7 +282,7 @@ def test_doctor_tells_of_objectives_that_a_target_which_sheds_does_not_read(cli,
     assert "✓ objectives" in ran.out, ran.out + ran.err
 
 
-def test_a_target_is_called_by_the_binary_that_was_given_and_not_by_the_placeholder(cli, tmp_path: Path) -> None:
+def test_a_target_is_named_after_its_binary(cli, tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("reference-epp")
     flags = '"--listen=127.0.0.1:{port}", "--endpoints-file={endpointsFile}"'
     profile = tmp_path / "mine.yaml"
@@ -296,7 +296,7 @@ def test_a_target_is_called_by_the_binary_that_was_given_and_not_by_the_placehol
     )
 
 
-def test_a_profile_is_not_begun_with_an_endpoint_that_is_none(cli, tmp_path: Path) -> None:
+def test_profile_init_refuses_an_invalid_endpoint(cli, tmp_path: Path) -> None:
     """A name would never be what an endpoint picker says, and a right one would be blamed for that."""
     flags = ("--address", "127.0.0.1:9002", "--discovery", "fixed", "--endpoint", "localhost:8000")
     ran = cli("profile", "init", tmp_path / "mine.yaml", *flags)
@@ -306,7 +306,7 @@ def test_a_profile_is_not_begun_with_an_endpoint_that_is_none(cli, tmp_path: Pat
 
 
 @pytest.mark.parametrize("address", ["nonsense", ":", "host:99999", "http://host:80", "unix:"])
-def test_a_profile_is_not_begun_with_an_address_that_is_none(cli, tmp_path: Path, address: str) -> None:
+def test_profile_init_refuses_an_invalid_address(cli, tmp_path: Path, address: str) -> None:
     """It is refused as in a profile that is there."""
     path = tmp_path / "mine.yaml"
     ran = cli("profile", "init", path, "--name", "x", "--address", address, "--endpoints-file", tmp_path / "endpoints")

@@ -96,14 +96,14 @@ def test_a_failure_is_still_there_and_then_fixed(cli, faulty_report: Path) -> No
     assert "failing" not in ran.out
 
 
-def test_what_is_the_same_is_said_to_be(cli, faulty_report: Path) -> None:
+def test_an_unchanged_conversation_is_reported_as_the_same(cli, faulty_report: Path) -> None:
     ran = cli("replay", faulty_report, *RIGHT, "-k", "destination.completion", "--exact")
     assert ran.code == 0, ran.out + ran.err
     assert "✓ same" in ran.out
     assert "≠" not in ran.out
 
 
-def test_what_the_data_plane_refused_itself_is_refused_again(cli, tmp_path: Path) -> None:
+def test_a_request_refused_by_the_data_plane_is_refused_again(cli, tmp_path: Path) -> None:
     assert cli("run", "-q", *RIGHT, "-k", "ext-proc.refused-before", "-o", tmp_path).code == 4
     ran = cli("replay", tmp_path, *RIGHT)
     assert ran.code == 0, ran.out + ran.err
@@ -146,7 +146,7 @@ def test_conversations_are_chosen_by_the_rule_that_they_break(cli, faulty_report
 
 
 @pytest.mark.smoke
-def test_what_a_tap_recorded_is_replayed(cli, record) -> None:
+def test_a_recording_of_the_tap_is_replayed(cli, record) -> None:
     ran = cli("replay", record(), *RIGHT)
     assert ran.code == 0, ran.err
     assert "1 replayed" in ran.out
@@ -165,7 +165,7 @@ def test_a_redacted_record_is_refused_with_what_to_do(cli, record, redaction: di
     assert "--keep-secrets" in ran.err
 
 
-def test_what_can_be_sent_is_and_the_rest_is_named(cli, record) -> None:
+def test_parts_that_cannot_be_replayed_are_listed(cli, record) -> None:
     """One body that was cut, one secret, or one line that is damaged do not cost the other conversations."""
     path = record(body=10)
     with path.open("a") as file:
@@ -196,7 +196,7 @@ def test_a_secret_header_comes_from_the_profile(cli, record, tmp_path: Path) -> 
     assert ran.code == 0, ran.err
 
 
-def test_records_of_other_roles_and_what_is_none(cli, record, tmp_path: Path) -> None:
+def test_records_of_other_roles_and_other_files_are_refused(cli, record, tmp_path: Path) -> None:
     path = record()
     body = json.loads(path.read_text())
     body["context"]["role"] = "data-plane"
@@ -250,7 +250,7 @@ def test_a_header_of_another_encoding_is_kept(cli, tmp_path: Path) -> None:
         assert {row["requirement"] for row in rows if row["verdict"] == "fail"} == failing
 
 
-def test_what_a_scenario_can_not_say_is_listed(cli, record, tmp_path: Path) -> None:
+def test_parts_that_a_scenario_cannot_express_are_listed(cli, record, tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     ran = cli("scenario", "from", record(body=0, secrets=True), "-o", own)
     assert ran.code == 0, ran.err

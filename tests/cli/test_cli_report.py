@@ -26,7 +26,7 @@ def test_the_folder_has_everything(a_report: Path) -> None:
     assert names == {"report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"}
 
 
-def test_what_is_run_where_no_target_is_named_and_one_of_each_is_counted_as_one(cli, tmp_path: Path) -> None:
+def test_the_default_target_is_named_and_counts_have_the_singular(cli, tmp_path: Path) -> None:
     ran = cli("run", "-k", "subset.wrong-port", "-o", tmp_path)
     assert "target reference (the suite's own EPP; --epp or --profile names yours)" in ran.err
     (tmp_path / "file").touch()
@@ -76,9 +76,7 @@ def test_reproducing_names_the_target(cli, a_report: Path) -> None:
         assert part in command
 
 
-def test_what_a_failure_is_reproduced_by_keeps_the_report_that_is_read(
-    cli, a_report: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_the_reproduce_command_does_not_overwrite_the_report(cli, a_report: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(a_report, "conformance-report")
     out = cli("report", "show").out
@@ -149,7 +147,7 @@ def test_evidence_in_place_of_a_report_is_told(cli, a_report: Path) -> None:
     assert "evidence.ndjson.gz: not a report: it is no text in UTF-8\n" in ran.err
 
 
-def test_a_slip_in_the_name_of_the_evidence_is_nothing_against_the_report(cli, a_report: Path, tmp_path: Path) -> None:
+def test_a_misspelt_evidence_file_does_not_accuse_the_report(cli, a_report: Path, tmp_path: Path) -> None:
     ran = cli("report", "verify", a_report, tmp_path / "evidense.gz")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: there is no evidence at {tmp_path / 'evidense.gz'}\n")
@@ -164,7 +162,7 @@ def test_verify_finds_a_changed_verdict(cli, a_report: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"apiVersion": "other/v1"}'])
-def test_what_is_no_report(cli, tmp_path: Path, text: str) -> None:
+def test_files_that_are_no_report_are_refused(cli, tmp_path: Path, text: str) -> None:
     path = tmp_path / "report.json"
     path.write_text(text)
     for command in ("show", "convert"):
@@ -223,14 +221,14 @@ def test_convert(cli, a_report: Path, tmp_path: Path, form: str) -> None:
             assert json.loads(text)["message"] == "non-conformant"
 
 
-def test_what_another_document_is_and_which_version_is_not_there_is_said(cli, a_report: Path, tmp_path: Path) -> None:
+def test_other_documents_and_missing_versions_are_named(cli, a_report: Path, tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text('{"name": "x"}')
     assert "a document without apiVersion and kind is not conformance.epp/" in cli("report", "show", tmp_path).err
     ran = cli("report", "convert", a_report, "--to", "badge", "--protocol-version", "9")
     assert (ran.code, "there is no result for version '9'\n  hint: known: 1.0.0" in ran.err) == (2, True)
 
 
-def test_what_is_made_goes_into_folders_that_are_made_too(cli, a_report: Path, tmp_path: Path) -> None:
+def test_folders_of_output_files_are_made(cli, a_report: Path, tmp_path: Path) -> None:
     """As the report of a run does; and what is in the way of it is said, with the flag that leads elsewhere."""
     for flag, command in {
         "--output": ("convert", a_report, "--to", "badge"),

@@ -104,7 +104,7 @@ def test_exit_zero(cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.program
-def test_what_was_left_out_is_accepted_and_a_target_out_of_reach_is_not(cli, tmp_path: Path) -> None:
+def test_accept_incomplete_covers_a_selection_and_no_unreachable_target(cli, tmp_path: Path) -> None:
     assert cli("run", *FEW, "-o", tmp_path / "few", "--accept-incomplete").code == 0
     dead = ("--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:18471", "--smoke")
     assert cli("run", *dead, "-o", tmp_path / "dead", "--accept-incomplete").code == 4
@@ -156,7 +156,7 @@ def on_a_full_disk(folder: Path, room: int) -> list[str]:
         ("report.html", {"evidence.ndjson.gz", "report.json", "junit.xml", "summary.md"}),
     ],
 )
-def test_a_full_disk_costs_what_does_not_fit_and_nothing_else(
+def test_a_full_disk_loses_only_the_files_that_do_not_fit(
     cli, tmp_path: Path, sizes: dict[str, int], named: str, kept: set[str]
 ) -> None:
     """What came out is told, the file that could not be written is named, and no part of one is left."""
@@ -436,7 +436,7 @@ def test_an_endpoints_file_that_the_target_spoils_is_made_again(cli, tmp_path: P
 
 @pytest.mark.program
 @pytest.mark.parametrize("mode", ["goaway", "one_at_a_time"])
-def test_what_looks_hostile_and_is_right(cli, tmp_path: Path, patient: Path, mode: str) -> None:
+def test_unusual_and_conforming_targets_pass(cli, tmp_path: Path, patient: Path, mode: str) -> None:
     ran = cli(
         "run", "--epp", hostile(mode, 0), "--profile", patient, "-k", "destination.completion", "-o", tmp_path / "r"
     )
@@ -466,7 +466,7 @@ os.execv(sys.executable, [sys.executable, *epp])
 
 
 @pytest.mark.program
-def test_a_port_that_another_process_took_and_answers_on_is_not_the_targets_defect(cli, tmp_path: Path) -> None:
+def test_a_port_taken_by_another_process_is_no_defect_of_the_target(cli, tmp_path: Path) -> None:
     script = tmp_path / "epp.py"
     script.write_text(TAKEN)
     epp = f"cmd:{sys.executable} {script} {{port}} {{endpointsFile}} {tmp_path / 'mark'}"
@@ -576,7 +576,7 @@ def test_an_interruption_leaves_a_report_and_nothing_else(
 @pytest.mark.smoke
 @pytest.mark.program
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
-def test_the_exit_code_is_that_of_the_verdict_which_is_printed(program, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_late_signal_does_not_change_the_exit_code(program, tmp_path: Path, number: signal.Signals) -> None:
     """A signal that comes once the report is written interrupts nothing."""
     epp = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
     faulty = ("--epp", f"{epp} --fault metadata-differs", "-k", "destination.completion")
@@ -602,7 +602,7 @@ def test_interruptions_in_a_row_are_one(monkeypatch: pytest.MonkeyPatch) -> None
         interrupt(signal.SIGINT, None)
 
 
-def test_a_second_interruption_may_be_another_wish_and_a_third_is_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_interruption_counts_once_it_may_be_deliberate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("conformance.cli.interrupt.time.monotonic", lambda: now)
     interrupt = Interrupt()
@@ -649,7 +649,7 @@ def test_kube_and_pool_serve_until_they_are_interrupted(program, tmp_path: Path)
 
 
 @pytest.mark.program
-def test_an_epp_that_answers_headers_only_is_told_so_at_the_gate(cli, tmp_path: Path, patient: Path) -> None:
+def test_an_epp_that_answers_headers_only_is_explained_at_the_gate(cli, tmp_path: Path, patient: Path) -> None:
     """The commonest naive EPP: without the gate, most scenarios wait in vain for the same answer."""
     ran = cli("run", "--smoke", "--profile", patient, "--epp", hostile("headers_only", 0), "-o", tmp_path / "r")
     assert ran.code == 4

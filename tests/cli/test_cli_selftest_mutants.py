@@ -73,7 +73,7 @@ def test_a_mutant_whose_statement_is_never_reached_is_not_tried() -> None:
     assert surveyed.score == 1
 
 
-def test_what_was_noticed_before_is_not_tried_again(tmp_path) -> None:
+def test_mutants_noticed_before_are_not_tried_again(tmp_path) -> None:
     noticed, survivor = sample(MUTANTS, 2, 3)
     path = tmp_path / "trials"
     assert noticed_before(path) == {}
@@ -134,7 +134,7 @@ def test_names_find_their_mutants() -> None:
     ("outcome", "silent", "again"),
     [("failed", False, False), ("failed", True, True), ("incomplete", False, True), ("survived", False, False)],
 )
-def test_what_a_busy_machine_may_be_to_blame_for_is_tried_again(outcome, silent, again) -> None:
+def test_outcomes_that_a_busy_machine_may_cause_are_tried_again(outcome, silent, again) -> None:
     trial = MutantTrial(name="a:b:c", outcome=outcome, version="1.0.0", text="no answer", silent=silent)
     assert bool(trial.trouble) is again
     assert trial.noticed is (outcome == "failed")
@@ -172,7 +172,7 @@ def test_a_wrong_record_is_an_error(tmp_path, wrong) -> None:
 
 
 @pytest.mark.parametrize("key", ["module", "function", "operator", "before", "after"])
-def test_an_entry_is_about_what_all_of_its_keys_say(tmp_path, key) -> None:
+def test_an_entry_matches_only_if_all_its_keys_match(tmp_path, key) -> None:
     mutant = MUTANTS[0]
     keys = {
         name: getattr(mutant, name).replace("'", "''") for name in ("module", "function", "operator", "before", "after")
@@ -185,7 +185,7 @@ def test_an_entry_is_about_what_all_of_its_keys_say(tmp_path, key) -> None:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_counts_by_operator_and_shows_what_was_not_noticed() -> None:
+def test_the_page_counts_by_operator_and_shows_survivors() -> None:
     noticed, survivor, recorded, unreached = sample(MUTANTS, 4, 3)
     surveyed = Survey(
         chosen=(noticed, survivor, recorded, unreached),

@@ -55,7 +55,7 @@ sys.exit(3)
 
 
 @pytest.mark.parametrize("command", ["run -k destination.chat -o dies", "profile check"])
-def test_what_a_target_prints_is_no_order_to_a_ci_system(folder: Path, command: str) -> None:
+def test_output_of_a_target_is_no_command_to_a_ci_system(folder: Path, command: str) -> None:
     (folder / "dies.py").write_text(DIES)
     said = shell(f"{COMMAND} {command} --epp 'cmd:{sys.executable} dies.py {{port}} {{endpointsFile}}' 2>&1", folder)
     assert "stop-commands" in said
@@ -63,7 +63,7 @@ def test_what_a_target_prints_is_no_order_to_a_ci_system(folder: Path, command: 
     assert not any(line.startswith("result       \u2713") for line in said.splitlines()), "nor the suite's own words"
 
 
-def test_no_line_that_is_wrapped_becomes_an_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_wrapped_line_becomes_a_command_to_a_ci_system(capsys: pytest.CaptureFixture[str]) -> None:
     console = out()
     console.print("x" * 79, "::error title=a::b", soft_wrap=False, width=80)
     console.print("\t::add-mask::conformant\n\x1b[1m  ::warning::bold")

@@ -105,7 +105,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="makes a pipe small")
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_what_is_relayed_does_not_wait_for_a_reader_of_what_is_said(stream: str) -> None:
+def test_relaying_does_not_wait_for_a_reader_of_the_output(stream: str) -> None:
     """Nor does the end of the tap."""
     reads, writes = os.pipe()
     fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)

@@ -105,7 +105,7 @@ def test_a_kubeconfig_that_can_not_be_written_is_told_with_its_flag(cli, tmp_pat
     assert f"can't be written: {tmp_path / 'file'} is a file\n  hint: give another with --kubeconfig" in ran.err
 
 
-def test_nothing_is_written_where_nothing_can_be(cli, tmp_path: Path) -> None:
+def test_an_unwritable_output_folder_is_refused(cli, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "report"):
         ran = cli("run", "-k", "subset.nobody", "-o", place)
@@ -163,7 +163,7 @@ def test_wrong_scenario_files(cli, tmp_path: Path, text: str, expected: str) -> 
         (" body: {text: null,\n written: compact}", None),
     ],
 )
-def test_what_has_no_effect_in_a_body_is_refused(cli, tmp_path: Path, part: str, expected: str | None) -> None:
+def test_keys_without_effect_in_a_body_are_refused(cli, tmp_path: Path, part: str, expected: str | None) -> None:
     """Else the request is another than the file says, and the scenario passes."""
     steps = f"steps: [{{exchange: {{\n{part}}}}}]"
     (tmp_path / "mine.yaml").write_text(f"section: mine\nscenarios: [{{id: a.b, {REST}, {steps}}}]\n")
@@ -172,7 +172,7 @@ def test_what_has_no_effect_in_a_body_is_refused(cli, tmp_path: Path, part: str,
     assert (expected or "").format("steps[0].exchange", "has no effect in") in ran.err
 
 
-def test_all_that_is_wrong_in_a_scenario_file_is_said_at_once(cli, tmp_path: Path) -> None:
+def test_all_mistakes_of_a_scenario_file_are_reported_together(cli, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "section: mine\n"
         "scenarios:\n"

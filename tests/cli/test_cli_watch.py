@@ -87,7 +87,7 @@ def watching(program, epp: Built, tmp_path: Path):
     return start
 
 
-def test_what_failed_comes_first_and_all_of_it_when_that_passes(epp: Built, watching, tmp_path: Path) -> None:
+def test_failed_scenarios_run_first_and_all_after_they_pass(epp: Built, watching, tmp_path: Path) -> None:
     epp.build("--fault", "metadata-differs")
     run = watching()
     assert "my-epp" in run.until("Ctrl-C ends it")
@@ -116,7 +116,7 @@ def test_ctrl_c_ends_with_the_code_of_the_last_run(epp: Built, watching) -> None
     assert run.interrupt() == 1
 
 
-def test_a_program_that_does_not_run_is_told_and_waited_for(epp: Built, watching) -> None:
+def test_a_program_that_does_not_start_is_reported_and_awaited(epp: Built, watching) -> None:
     epp.build()
     run = watching()
     run.until(r"scenarios +2 pass")

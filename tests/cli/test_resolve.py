@@ -168,26 +168,28 @@ def test_another_image_runs_with_the_arguments_of_the_profiles_image(
 
 
 @pytest.mark.parametrize(("start", "kept"), [({"image": "s:1"}, ("--port={port}",)), ({"command": ["./s"]}, ())])
-def test_so_does_another_image_of_a_model_server(start: dict[str, Any], kept: tuple[str, ...]) -> None:
+def test_another_image_of_a_model_server_runs_with_the_arguments_of_the_profile(
+    start: dict[str, Any], kept: tuple[str, ...]
+) -> None:
     given = {"role": "model-server", "start": {**start, "args": ["--port={port}"]}}
     found = resolve_model_server("image:s:2", ModelServerProfile.model_validate(given), Overrides()).profile
     assert (found.start.image, found.start.args) == ("s:2", kept)
 
 
 @pytest.mark.parametrize("text", ["cmd:", "cmd: ", "cmd:'unfinished", "image:", "image: "])
-def test_empty_ones_are_refused(text: str) -> None:
+def test_empty_targets_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         resolve(text, None, Overrides(endpoints=("127.0.0.1:1",)))
 
 
 @pytest.mark.parametrize("text", ["host:99999", "host:0"])
-def test_a_port_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_port_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="there is no port"):
         resolve(text)
 
 
 @pytest.mark.parametrize("text", ["py:mod:factory", "host", ":9002", "a b:80", "[::1]", "cmdx:y"])
-def test_other_kinds_are_refused_with_those_there_are(text: str) -> None:
+def test_unknown_kinds_of_target_are_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(UsageError, match="no kind of target") as caught:
         resolve(text)
     for kind in ("HOST:PORT", "cmd:", "image:", "reference"):
@@ -369,7 +371,7 @@ def test_versions() -> None:
         protocol_versions(_profile(), ("1.0",))
 
 
-def test_what_can_stand_side_by_side() -> None:
+def test_profiles_that_allow_several_targets_at_a_time() -> None:
     assert load_profile("reference").only_one_at_a_time is None
     assert load_profile("gie-epp-1.5").only_one_at_a_time is None
     for one, why in (
@@ -384,6 +386,6 @@ def test_what_can_stand_side_by_side() -> None:
 
 
 @given(st.text(max_size=40), st.text(max_size=20))
-def test_whatever_is_named_gives_a_target_or_an_error_of_ours(epp: str, endpoints: str) -> None:
+def test_any_text_gives_a_target_or_a_suite_error(epp: str, endpoints: str) -> None:
     with contextlib.suppress(UsageError):
         assert resolve(epp, None, Overrides(endpoints=(endpoints,) if endpoints else ())).profile.discovery

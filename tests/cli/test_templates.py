@@ -30,7 +30,7 @@ ENDPOINTS = ["10.0.0.1:8000", "10.0.0.2:8000"]
         ),
     ],
 )
-def test_what_templates_are_for(text: str, expected: str) -> None:
+def test_templates_render_endpoints_and_pods(text: str, expected: str) -> None:
     assert FileTemplate(text).render(endpoints=ENDPOINTS, pods=[]) == expected
 
 
@@ -58,7 +58,7 @@ def test_what_templates_are_for(text: str, expected: str) -> None:
         ("x" * 70_000, "more than 65536 characters"),
     ],
 )  # fmt: skip
-def test_what_they_may_not(text: str, said: str) -> None:
+def test_templates_cannot_reach_beyond_their_values(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=r"discovery\.file\.template") as caught:
         FileTemplate(text).render(endpoints=ENDPOINTS, pods=[])
     assert said in caught.value.message

@@ -117,7 +117,7 @@ def test_beyond_the_circuit_breaker_envoy_answers_and_no_stream_reaches_the_tap(
     assert failing_open
 
 
-def test_failing_open_sends_what_overflows_on_without_a_pick(printed):
+def test_failing_open_forwards_overflowing_requests_without_a_pick(printed):
     shown = printed["The circuit breaker to the EPP"].rpartition("\nstatus codes")[2]
     assert shown.startswith(": 1500 2xx")
     overflow = sum(map(int, re.findall(r"cluster\.epp\.upstream_rq_(?:active|pending)_overflow: (\d+)", shown)))
@@ -129,7 +129,7 @@ def test_with_higher_limits_the_same_load_has_no_failure(printed):
     assert "no overflow" in printed["The recipe"]
 
 
-def test_an_epp_that_dies_costs_what_the_failure_mode_says(printed):
+def test_a_crash_of_the_epp_is_handled_by_the_failure_mode(printed):
     shown = printed["An EPP that dies: failing closed and failing open"]
     closed, with_body, bodyless = statuses(shown)
     for served, *_, lost in (closed, with_body):
@@ -140,7 +140,7 @@ def test_an_epp_that_dies_costs_what_the_failure_mode_says(printed):
     assert '"object":"text_completion"' in shown
 
 
-def test_the_tap_tells_of_the_death(printed):
+def test_the_tap_reports_the_crash(printed):
     shown = printed["What the tap says"]
     streams, judged, broken = map(
         int, re.search(r"(\d+) streams relayed, (\d+) judged, (\d+) with a broken rule", shown).groups()

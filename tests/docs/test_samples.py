@@ -105,7 +105,7 @@ def test_each_step_of_the_tutorial_passes_what_the_one_before_does_and_more(smok
 
 
 @pytest.mark.program
-def test_what_the_tutorial_shows_of_each_step_is_what_the_suite_says(smoke):
+def test_the_output_shown_in_the_tutorial_is_that_of_the_suite(smoke):
     for number, step in enumerate(smoke[:-1], 1):
         page, now = shown(f"step-{number}", TUTORIAL), samples.outline(step.done)
         for line in (r"^error: .*$", r"^blockers .*$", r"^(?:1\.0\.0) .*$"):
@@ -120,7 +120,7 @@ def test_the_last_step_of_the_tutorial_is_conformant(tmp_path):
     assert labels(step.done.stdout) == labels(shown(f"step-{last}", TUTORIAL) + "report\n")
 
 
-def test_the_tutorial_needs_only_what_it_says_and_its_parts_are_where_it_says():
+def test_the_tutorial_names_its_requirements_and_the_places_of_its_parts():
     text = "".join(samples.steps(TUTORIAL)[-1].values())
     imported = set(re.findall(r"^(?:from|import) ([\w]+)", text, re.MULTILINE))
     own = {name.removesuffix(".py") for name in samples.steps(TUTORIAL)[-1]}

@@ -145,14 +145,14 @@ def test_selecting_with_pytests_own_means(run) -> None:
     [("reference", "what was run breaks none"), (FAULT, "broken: invariant::EPP-DEST-05")],
 )
 @pytest.mark.parametrize("distributed", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_invariants_that_k_leaves_out_are_told_of(run, target: str, said: str, distributed) -> None:
+def test_invariants_deselected_by_k_are_reported(run, target: str, said: str, distributed) -> None:
     result = run("--epp", target, *FEW, "--epp-scenario", "destination.list", "-k", "subset.nobody", *distributed)
     assert (result.ret, outcomes(result).get("failed")) == (0, None)
     assert outcomes(result)["passed"] == 1
     result.stdout.fnmatch_lines([f"deselected * invariants, rules that hold over all scenarios; {said}*"])
 
 
-def test_an_invariant_alone_runs_what_it_is_about(run) -> None:
+def test_a_single_invariant_runs_the_scenarios_that_it_judges(run) -> None:
     result = run("--epp", "reference", *FEW, "-k", "EPP-DEST-05 and invariant")
     assert outcomes(result)["passed"] == 1
 
@@ -270,7 +270,7 @@ def test_a_target_that_ends_after_its_last_scenario_fails(
 
 
 @pytest.mark.smoke
-def test_fixtures_for_tests_of_ones_own(run, pytester: pytest.Pytester) -> None:
+def test_fixtures_for_the_users_own_tests(run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         from fake_proxy.client import HttpRequest
@@ -380,7 +380,7 @@ def test_invariants_of_all_workers_are_judged_once(run) -> None:
     assert result.stdout.str().count("FAILED epp-conformance::invariant::EPP-DEST-05") == 1
 
 
-def test_of_the_invariants_of_all_workers_those_that_k_names_are_judged(run) -> None:
+def test_invariants_of_all_workers_respect_k(run) -> None:
     result = run("--epp", FAULT, *FEW, "-k", "destination.completion or EPP-DEST-05 or EPP-DEST-06", "-n", "2", "-rA")
     told = {line.split()[1] for line in result.stdout.lines if "epp-conformance::invariant::" in line}
     assert told == {"epp-conformance::invariant::EPP-DEST-05", "epp-conformance::invariant::EPP-DEST-06"}

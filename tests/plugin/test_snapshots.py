@@ -38,7 +38,7 @@ def files(pytester: pytest.Pytester) -> list[Path]:
     return sorted((pytester.path / "epp_snapshots").rglob("*.yaml"))
 
 
-def test_what_is_written_once_is_compared_in_other_runs(snap, pytester: pytest.Pytester) -> None:
+def test_a_stored_snapshot_is_compared_in_later_runs(snap, pytester: pytest.Pytester) -> None:
     missing = snap()
     missing.assert_outcomes(failed=3)
     missing.stdout.fnmatch_lines(["*there is no snapshot '1' in epp_snapshots/test_mine/test_picks.yaml*"])

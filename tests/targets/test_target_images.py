@@ -302,7 +302,7 @@ def test_ctrl_c_leaves_nothing(engine, image):
     assert not left(engine, process.pid)
 
 
-def test_what_a_killed_suite_left_behind_is_removed_by_the_next(engine, image):
+def test_containers_of_a_killed_suite_are_removed_by_the_next_run(engine, image):
     with suite(engine, image) as process:
         process.kill()
     # The container and its network, unless another run was here meanwhile.
@@ -326,7 +326,7 @@ def test_a_missing_image(engine):
     assert "docker images" in error.hint
 
 
-def test_a_name_that_is_none(engine):
+def test_an_invalid_image_name(engine):
     assert "'No Such Image' can't be the name of an image" in refusal("No Such Image").message
 
 
@@ -396,7 +396,7 @@ def test_no_engine(monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["tcp://127.0.0.1:abc", "tcp://[::1", "nonsense", "tcp://127.0.0.1:99999"])
-def test_an_engine_whose_address_is_none(monkeypatch, where):
+def test_an_invalid_engine_address(monkeypatch, where):
     monkeypatch.setenv("DOCKER_HOST", where)
     error = refusal()
     assert error.message.startswith(f"no container engine answers at {where}: ")

@@ -120,7 +120,7 @@ def test_it_is_stopped_politely(run):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("run", LOOPS)
-def test_what_ignores_the_polite_way_is_ended_firmly(run):
+def test_a_target_that_ignores_the_stop_signal_is_killed(run):
     async def check():
         process = await started("trap '' TERM; echo ready; while :; do sleep 0.01; done")
         await until_said(process, "ready")
@@ -255,7 +255,7 @@ def test_a_flood_of_output_is_read_and_bounded():
     on_the_engine(check())
 
 
-def test_what_says_that_its_port_is_taken_is_understood():
+def test_output_about_a_taken_port_is_recognized():
     async def check(text, status):
         process = await started(f"echo '{text}' >&2; exit {status}")
         await process.exited

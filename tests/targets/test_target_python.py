@@ -91,7 +91,7 @@ def suite(
 
 
 @pytest.mark.parametrize("name", ["my_epp:coroutine", "my_epp:function", "my_epp:Served.on_a_socket"])
-def test_what_serves_is_tested(suite, name: str) -> None:
+def test_a_served_function_is_tested(suite, name: str) -> None:
     _, printed, report = suite(name)
     assert {row["verdict"] for row in report["results"]} == {"pass"}, printed
     assert report["implementation"]["project"] == "my_epp"
@@ -129,7 +129,7 @@ def test_a_function_that_ends_is_a_target_that_ended(suite, name: str, text: str
         ("my_epp:no_pool", "a parameter `endpoints_file` or `kubeconfig`"),
     ],
 )
-def test_what_can_not_be_called_is_told_before_anything_runs(suite, name: str, text: str) -> None:
+def test_an_object_that_is_not_callable_is_refused_before_the_run(suite, name: str, text: str) -> None:
     code, printed, report = suite(name)
     assert code == 2
     assert text in printed
