@@ -17,7 +17,7 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 APPENDED = re.findall(r"^```\w+ append=(\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = re.findall(r"^```sh example\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[0].splitlines()
 REQUIREMENT = re.search(r"^  - id: (\S+)$", PAGE, re.MULTILINE)[1]
-FAULT = re.search(r'^@fault\(\n    "(.*?)"', PAGE, re.MULTILINE)[1]
+FAULT = re.search(r'^(?:fault|warned)\(\n    "(.*?)"', PAGE, re.MULTILINE)[1]
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
     "packages"
 ]
