@@ -3,7 +3,7 @@
     findings = judge(episode, context, catalogue)
 
 One module per section of the protocol says what its rules are; `attribution` puts the sections in order, so that one
-deviation gives one finding; `registry` knows every judge; here rulings become findings: weighed by what the catalogue
+deviation gives one finding; `registry` knows every judge; here findings are weighed by what the catalogue
 says a violation counts for in the version, and reduced to survival where the stimulus itself was off-contract.
 
 No input or output, no clock, no randomness: the same episode always gives the same findings.
@@ -35,6 +35,7 @@ from conformance.judges.epp import (
 )
 from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, responses, robustness
+from conformance.judges.findings import FAIL, PASS
 from conformance.judges.gateway import calling, failure, served, split
 from conformance.judges.gateway import destination as gateway_destination
 from conformance.judges.gateway import errors as gateway_errors
@@ -50,13 +51,12 @@ from conformance.judges.model_server import prefix as server_prefix
 from conformance.judges.places import places
 from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.rules import Rules
-from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, passed
 from conformance.judges.server_view import ServerExchange
 from conformance.reading.stream_state import StopKind
-from conformance.verdict import Finding, Verdict
+from conformance.verdict import NEGATIVE, Finding, Nature, Verdict
 from ext_proc.record import Entry
 
-__all__ = ["JUDGES", "Role", "Rules", "judge", "places", "rulings"]
+__all__ = ["JUDGES", "Role", "Rules", "judge", "places", "unweighed"]
 
 _SECTIONS = (
     ordering,
@@ -117,25 +117,25 @@ def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequen
     suite makes it `error`.
     """
     episode_view = EpisodeView(episode, context, catalogue)
-    given = rulings(episode_view, roles)
+    given = unweighed(episode_view, roles)
     weighed = list(_weigh(episode_view, _unprovoked(episode_view, given) if len(roles) > 1 else given))
     weighed += _harness(episode, context, weighed)
     weighed += _silent(episode_view, weighed)
     return tuple(_collect(weighed))
 
 
-def rulings(episode_view: EpisodeView, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
-    """What all judges of `roles` (default: that of the context) rule on the episode, before it is weighed."""
+def unweighed(episode_view: EpisodeView, roles: Sequence[Role] = ()) -> Iterator[Finding]:
+    """The findings of all judges of `roles` (default: that of the context), before they are weighed."""
     roles = roles or (episode_view.context.role,)
     explained: set[str | None] = set()
     blamed: set[str | None] = set()
     for one, about_the_answer in _asked(tuple(roles)):
-        for ruling in _ask(episode_view, one):
-            if about_the_answer and ruling.negative and episode_view.effect(ruling.requirement) in ("fail", "warn"):
-                blamed.add(ruling.exchange)
-            if _counts(episode_view, ruling):
-                explained.add(ruling.exchange)
-            yield ruling
+        for finding in _ask(episode_view, one):
+            if about_the_answer and finding.negative and episode_view.effect(finding.requirement) in ("fail", "warn"):
+                blamed.add(finding.exchange)
+            if _counts(episode_view, finding):
+                explained.add(finding.exchange)
+            yield finding
     if episode_view.context.role == "data-plane":
         for exchange in episode_view.gateway_exchanges:
             yield from gateway_expectation.expectation(exchange, blamed=exchange.exchange in blamed)
@@ -143,13 +143,13 @@ def rulings(episode_view: EpisodeView, roles: Sequence[Role] = ()) -> Iterator[R
     for view in episode_view.exchanges_but_polls:
         unmet = list(expectation.expectation(view, blamed=view.exchange in blamed))
         yield from unmet
-        if view.exchange not in explained and not any(_counts(episode_view, ruling) for ruling in unmet):
+        if view.exchange not in explained and not any(_counts(episode_view, finding) for finding in unmet):
             yield from unexplained.unexplained(view)
     yield from health.expected_health(episode_view, blamed=frozenset(blamed))
 
 
-def _unprovoked(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Ruling]:
-    """The rulings without those about what an EPP did after the data plane broke the order in the same exchange.
+def _unprovoked(episode_view: EpisodeView, given: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings without those about what an EPP did after the data plane broke the order in the same exchange.
 
     What is right then is not defined; but nothing excuses a crash, or an answer to another request.
     """
@@ -161,9 +161,11 @@ def _unprovoked(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[
             yield one
 
 
-def _counts(episode_view: EpisodeView, ruling: Ruling) -> bool:
-    """Whether a ruling keeps an exchange from passing. A warning does not."""
-    return ruling.negative and ruling.verdict is not Verdict.WARN and episode_view.effect(ruling.requirement) == "fail"
+def _counts(episode_view: EpisodeView, finding: Finding) -> bool:
+    """Whether a finding keeps an exchange from passing. A warning does not."""
+    return (
+        finding.negative and finding.verdict is not Verdict.WARN and episode_view.effect(finding.requirement) == "fail"
+    )
 
 
 @functools.cache
@@ -176,7 +178,7 @@ def _asked(roles: tuple[Role, ...]) -> tuple[tuple[Judge, bool], ...]:
     )
 
 
-def _ask(episode_view: EpisodeView, judge_: Judge) -> Iterable[Ruling]:
+def _ask(episode_view: EpisodeView, judge_: Judge) -> Iterable[Finding]:
     if judge_.of_episode is not None:
         return judge_.of_episode(episode_view)
     if judge_.of_gateway_exchange is not None:
@@ -190,52 +192,40 @@ def _ask(episode_view: EpisodeView, judge_: Judge) -> Iterable[Ruling]:
 # -- weighing ----------------------------------------------------------------------------------------------------------
 
 
-def _weigh(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Finding]:
+def _weigh(episode_view: EpisodeView, given: Iterable[Finding]) -> Iterator[Finding]:
     trouble = {event.exchange: (entry, event) for entry, event in episode_view.episode.of(HarnessTrouble)}
     seen_to_hold: set[str] = set()
-    for ruling in given:
-        if ruling.verdict is PASS:
-            if ruling.requirement in seen_to_hold:
+    for finding in given:
+        if finding.verdict is PASS:
+            if finding.requirement in seen_to_hold:
                 continue  # once is enough
-            seen_to_hold.add(ruling.requirement)
-        effect = episode_view.effect(ruling.requirement)
-        if effect is None or not _kept(episode_view.context, ruling):
+            seen_to_hold.add(finding.requirement)
+        effect = episode_view.effect(finding.requirement)
+        if effect is None or not _kept(episode_view.context, finding):
             continue
-        if ruling.verdict is PASS:
-            yield _passed(ruling)
-            continue
-        excuse = trouble.get(None) or trouble.get(ruling.exchange) if ruling.negative else None
-        verdict = _verdict(ruling, effect)
+        excuse = trouble.get(None) or trouble.get(finding.exchange) if finding.negative else None
+        verdict = _verdict(finding, effect)
         if excuse is None:
-            yield ruling.weighed(verdict)
+            yield finding.weighed(verdict)
         elif not episode_view.context.requirements and verdict is not Verdict.NOT_APPLICABLE:
-            yield _error(ruling.requirement, *excuse)  # no scenario says which requirements are in doubt
+            yield _error(finding.requirement, *excuse)  # no scenario says which requirements are in doubt
 
 
-def _verdict(ruling: Ruling, effect: str) -> Verdict:
-    if ruling.nature in _ALWAYS_FAILS or effect == "fail":
-        return ruling.verdict
+def _verdict(finding: Finding, effect: str) -> Verdict:
+    if finding.nature in _ALWAYS_FAILS or effect == "fail":
+        return finding.verdict
     if effect == "warn":
-        return Verdict.WARN if ruling.verdict is Verdict.FAIL else ruling.verdict
-    return Verdict.NOT_APPLICABLE if ruling.negative else ruling.verdict
+        return Verdict.WARN if finding.verdict is Verdict.FAIL else finding.verdict
+    return Verdict.NOT_APPLICABLE if finding.negative else finding.verdict
 
 
-def _kept(context: Context, ruling: Ruling) -> bool:
+def _kept(context: Context, finding: Finding) -> bool:
     """Off-contract, only survival, cross-talk and membership are judged; of what holds, what the scenario is about."""
     if context.stimulus == "contract":
         return True
-    if ruling.negative:
-        return ruling.nature is not Nature.CONDUCT
-    return ruling.requirement in context.requirements
-
-
-@functools.cache
-def _bare_pass(requirement: str) -> Finding:
-    return Finding(requirement=requirement, verdict=PASS)
-
-
-def _passed(ruling: Ruling) -> Finding:
-    return _bare_pass(ruling.requirement) if ruling is passed(ruling.requirement) else ruling.weighed(PASS)
+    if finding.negative:
+        return finding.nature is not Nature.CONDUCT
+    return finding.requirement in context.requirements
 
 
 def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> Iterator[Finding]:

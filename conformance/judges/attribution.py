@@ -17,10 +17,9 @@ from conformance.judges.epp import destination, errors, isolation, model, subset
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
-Section = Callable[[ExchangeView], Ruling | None]
+Section = Callable[[ExchangeView], Finding | None]
 
 IF_AN_ENDPOINT_IS_DUE: tuple[Section, ...] = (
     errors.undecided,
@@ -50,19 +49,19 @@ _UNREADABLE = ("EPP-DEST-04", "EPP-DEST-05")
     "ENV-14",
     "ENV-21",
 )
-def request_phase(view: ExchangeView) -> Iterator[Ruling]:
+def request_phase(view: ExchangeView) -> Iterator[Finding]:
     """What is wrong with the way in which the request was answered; also where another fault has spoiled the answer, as
     far as that tells which endpoint or error was given."""
     yield from _answer(view)
     offence = view.stream.offence
     if view.behind is not None and offence is not None:
-        for ruling in _answer(view.behind):
-            if ruling.negative and ruling.requirement.startswith(_BEHIND):
+        for finding in _answer(view.behind):
+            if finding.negative and finding.requirement.startswith(_BEHIND):
                 mark = f"Seen behind {offence.requirement}, which is broken in the same exchange."
-                yield dataclasses.replace(ruling, hint=f"{mark} {ruling.hint}".rstrip())
+                yield dataclasses.replace(finding, hint=f"{mark} {finding.hint}".rstrip())
 
 
-def _answer(view: ExchangeView) -> Iterator[Ruling]:
+def _answer(view: ExchangeView) -> Iterator[Finding]:
     match view.answer:
         case AnswerKind.IMMEDIATE if view.code in VALID:
             found = _error(view)
@@ -74,7 +73,7 @@ def _answer(view: ExchangeView) -> Iterator[Ruling]:
             yield from _endpoint(view)
 
 
-def _error(view: ExchangeView) -> Ruling | None:
+def _error(view: ExchangeView) -> Finding | None:
     found = model.deviation(view)
     if found is not None:
         return found
@@ -87,12 +86,12 @@ def _error(view: ExchangeView) -> Ruling | None:
     return _first(view, IF_AN_ENDPOINT_IS_DUE)
 
 
-def _due_error(view: ExchangeView) -> Ruling | None:
+def _due_error(view: ExchangeView) -> Finding | None:
     of_the_subset = subset.binding(view) and not view.due.pool_empty
     return subset.due_error(view) if of_the_subset else errors.due_error(view)
 
 
-def _nothing(view: ExchangeView) -> Ruling:
+def _nothing(view: ExchangeView) -> Finding:
     found = model.deviation(view)
     if found is not None:
         return found
@@ -102,7 +101,7 @@ def _nothing(view: ExchangeView) -> Ruling:
     return destination.missing(view)
 
 
-def _endpoint(view: ExchangeView) -> Iterator[Ruling]:
+def _endpoint(view: ExchangeView) -> Iterator[Finding]:
     form = list(destination.form(view))
     yield from form
     if any(one.verdict is Verdict.FAIL and one.requirement in _UNREADABLE for one in form):
@@ -112,5 +111,5 @@ def _endpoint(view: ExchangeView) -> Iterator[Ruling]:
         yield isolation.explained(view, found)
 
 
-def _first(view: ExchangeView, sections: tuple[Section, ...]) -> Ruling | None:
+def _first(view: ExchangeView, sections: tuple[Section, ...]) -> Finding | None:
     return next((found for ask in sections if (found := ask(view)) is not None), None)

@@ -18,7 +18,7 @@ from functools import cached_property
 from conformance.evidence.episode import Context, Expectation, HealthProbe
 from conformance.judges.due_answer import NOTHING, DueAnswer, due_answer
 from conformance.judges.episode_facts import EpisodeFacts
-from conformance.judges.ruling import Nature, Ruling, violation
+from conformance.judges.findings import violation
 from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import REQUEST_AT_FAULT, STREAMED_REPLY, DecodedMessage
 from conformance.reading.destination import Destination, sent_headers, values_of
@@ -26,7 +26,7 @@ from conformance.reading.endpoints import parse_list
 from conformance.reading.inference_request import is_inference, is_json, is_malformed, is_ordinary, may_become_ordinary
 from conformance.reading.request_metadata import UNSET, ServedReport, SubsetHint, served_report, subset_hint
 from conformance.reading.stream_state import StopKind, StreamState, follow
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Nature, Verdict
 from ext_proc.headers import is_grpc
 from ext_proc.protocol import READINESS
 
@@ -343,7 +343,7 @@ class ExchangeView:
             return False
         return not any(earlier[-1][0] < other.conversation.span[0] for other in self.before())
 
-    # -- rulings -------------------------------------------------------------------------------------------------------
+    # -- findings ------------------------------------------------------------------------------------------------------
 
     def fail(
         self,
@@ -355,7 +355,7 @@ class ExchangeView:
         hint: str = "",
         nature: Nature = Nature.CONDUCT,
         verdict: Verdict = Verdict.FAIL,
-    ) -> Ruling:
+    ) -> Finding:
         """A violation in this exchange. `at` is the message or entry at fault; default: the one that decided."""
         where = at if at is not None else self.decided
         seq = where.seq if isinstance(where, DecodedMessage) else where
@@ -373,7 +373,7 @@ class ExchangeView:
         at: DecodedMessage | int | None = None,
         hint: str = "",
         nature: Nature = Nature.CONDUCT,
-    ) -> Ruling:
+    ) -> Finding:
         """Something that is not right, and does not count."""
         return self.fail(requirement, expected, actual, at=at, hint=hint, nature=nature, verdict=Verdict.WARN)
 

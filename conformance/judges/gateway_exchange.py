@@ -14,14 +14,14 @@ from functools import cached_property
 
 from conformance.evidence.episode import BackendFact, EppConduct, GatewayFacts, PodConduct
 from conformance.judges.episode_facts import EpisodeFacts
+from conformance.judges.findings import violation
 from conformance.judges.picker_stream import PATIENCE, PickerStream, picker_stream
-from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import DecodedMessage
 from conformance.reading.destination import sent_headers, values_of
 from conformance.reading.endpoints import canonical, parse_list
 from conformance.reading.stream_direction import StreamDirection
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Nature, Verdict
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import (
     A_CONNECTION,
@@ -353,7 +353,7 @@ class GatewayExchange:
                 found[event.epp] = event.up
         return frozenset(name for name, up in found.items() if not up)
 
-    # -- rulings -------------------------------------------------------------------------------------------------------
+    # -- findings ------------------------------------------------------------------------------------------------------
 
     def describe(self) -> str:
         """What came of the request, in words."""
@@ -373,7 +373,7 @@ class GatewayExchange:
         at: DecodedMessage | UpstreamAttempt | int | None = None,
         hint: str = "",
         verdict: Verdict = Verdict.FAIL,
-    ) -> Ruling:
+    ) -> Finding:
         """A violation in this exchange. `at` is where; default: at the client's response."""
         seq = at.seq if isinstance(at, DecodedMessage) else at.at if isinstance(at, UpstreamAttempt) else at
         if seq is None and self.response is not None:

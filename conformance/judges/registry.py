@@ -10,9 +10,9 @@ from typing import Literal, TypeVar
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.gateway_exchange import GatewayExchange
-from conformance.judges.ruling import Ruling
+from conformance.verdict import Finding
 
-F = TypeVar("F", bound=Callable[..., Iterable[Ruling]])
+F = TypeVar("F", bound=Callable[..., Iterable[Finding]])
 
 Role = Literal["epp", "data-plane", "model-server"]
 """The roles that judges speak about."""
@@ -25,9 +25,9 @@ class Judge:
     name: str
     requirements: tuple[str, ...]
     role: Role = "epp"
-    of_exchange: Callable[[ExchangeView], Iterable[Ruling]] | None = None
-    of_gateway_exchange: Callable[[GatewayExchange], Iterable[Ruling]] | None = None
-    of_episode: Callable[[EpisodeView], Iterable[Ruling]] | None = None
+    of_exchange: Callable[[ExchangeView], Iterable[Finding]] | None = None
+    of_gateway_exchange: Callable[[GatewayExchange], Iterable[Finding]] | None = None
+    of_episode: Callable[[EpisodeView], Iterable[Finding]] | None = None
     hygiene: bool = False
     """Whether it also judges the polls made while the pool settles."""
 
@@ -44,7 +44,7 @@ JUDGES: dict[str, Judge] = {}
 
 
 def judge_of_exchange(*requirements: str, hygiene: bool = False) -> Callable[[F], F]:
-    """Register a function of one `ExchangeView` as the judge of `requirements`. It gives rulings on no others."""
+    """Register a function of one `ExchangeView` as the judge of `requirements`. It gives findings on no others."""
 
     def register(function: F) -> F:
         name = _name(function)

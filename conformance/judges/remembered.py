@@ -26,7 +26,7 @@ from google.protobuf.message import DecodeError
 from conformance.evidence.episode import Context, Episode
 from conformance.judges import Role, Rules, judge
 from conformance.judges.ext_proc.answering import LATE
-from conformance.verdict import ACCUSING, UNJUDGED, Finding, Verdict
+from conformance.verdict import NEGATIVE, Finding, Verdict
 from ext_proc.messages import HeaderMap, ProcessingRequest, ProcessingResponse
 from ext_proc.record import Author, Entry, Event, HalfClosed, Message, StreamEnded, StreamOpened
 
@@ -48,7 +48,7 @@ _SHORT = 4096
 _REMEMBERED = (StreamOpened, Message, HalfClosed, StreamEnded)
 """What an exchange may consist of: waits hang on time, and the rest is seldom the same twice."""
 
-_TELLING = (*ACCUSING, *UNJUDGED)
+_TELLING = NEGATIVE
 
 
 class RememberedVerdicts:

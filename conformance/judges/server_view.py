@@ -9,12 +9,12 @@ from itertools import groupby, pairwise
 
 from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
 from conformance.judges.episode_facts import EpisodeFacts
-from conformance.judges.ruling import Nature, Ruling, violation
+from conformance.judges.findings import violation
 from conformance.printable import plural
 from conformance.reading.metrics_page import MetricReading, Page
 from conformance.reading.server_answer import ServerAnswer
 from conformance.reading.server_metrics import ServerMetrics, page_of, too_few
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Nature, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class ServerExchange:
 
     def fail(
         self, requirement: str, expected: str, actual: str, *, hint: str = "", verdict: Verdict = Verdict.FAIL
-    ) -> Ruling:
+    ) -> Finding:
         """A violation in this exchange."""
         return violation(requirement, expected, actual, exchange=self.exchange, seq=self.at, hint=hint, verdict=verdict)
 
@@ -140,7 +140,7 @@ class ServerView:
                 return f"{plural(scrapes, 'page')} in {seconds:.1f} s, while {sent} sent"
         return ""
 
-    def unseen(self, requirement: str, expected: str) -> Ruling | None:
+    def unseen(self, requirement: str, expected: str) -> Finding | None:
         """That it can't be told whether what is expected is so, where there were too few pages; else None."""
         if not self.too_few:
             return None
@@ -175,7 +175,7 @@ class ServerView:
         hint: str = "",
         nature: Nature = Nature.CONDUCT,
         verdict: Verdict = Verdict.FAIL,
-    ) -> Ruling:
+    ) -> Finding:
         """A violation that shows on the page `at`; default: the last one."""
         place = at or (self.pages[-1] if self.pages else None)
         return violation(

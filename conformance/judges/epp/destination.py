@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 from conformance.judges.epp.expectation import TOO_LARGE
 from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
+from conformance.judges.findings import passed, recorded
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Nature, Ruling, passed, recorded
 from conformance.reading.decoded_message import REQUEST
 from conformance.reading.destination import header_list, values_of
 from conformance.reading.endpoints import BLANKS, EndpointList, canonical, parse_list
 from conformance.reading.inference_request import is_inference
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Nature, Verdict
 from ext_proc.messages import ProcessingResponse
 from ext_proc.protocol import DESTINATION
 
@@ -35,7 +35,7 @@ NO_FIELDS = (
 # -- an error, or nothing ----------------------------------------------------------------------------------------------
 
 
-def undue_error(view: ExchangeView) -> Ruling | None:
+def undue_error(view: ExchangeView) -> Finding | None:
     """What is wrong with an ImmediateResponse although an endpoint is due, where no other rule explains it; also with
     one that is never due, where what is due is not known."""
     known = view.due.endpoint_due
@@ -66,7 +66,7 @@ def _before_the_body(view: ExchangeView) -> bool:
     return unseen and is_inference(view.request_header(":path") or b"")
 
 
-def missing(view: ExchangeView) -> Ruling:
+def missing(view: ExchangeView) -> Finding:
     """A request that was released with nothing."""
     expected = ("an endpoint, in the header and in the metadata", "an ImmediateResponse")
     hint = "Envoy sends such a request to an endpoint that it chooses itself."
@@ -77,7 +77,7 @@ def missing(view: ExchangeView) -> Ruling:
 # -- the form ----------------------------------------------------------------------------------------------------------
 
 
-def form(view: ExchangeView) -> Iterator[Ruling]:
+def form(view: ExchangeView) -> Iterator[Finding]:
     """What is wrong with the form of header and metadata."""
     destination = view.destination
     different = _different(view)
@@ -100,7 +100,7 @@ def form(view: ExchangeView) -> Iterator[Ruling]:
     yield from _changed_later(view)
 
 
-def _missing_metadata(view: ExchangeView) -> Ruling:
+def _missing_metadata(view: ExchangeView) -> Finding:
     destination, namespace = view.destination, view.context.destination_namespace
     expected = f"dynamic_metadata with {namespace} / {DESTINATION} as a string"
     for entry in destination.metadata_entries:
@@ -137,7 +137,7 @@ def _empty_metadata(answer: ProcessingResponse) -> bool:
     return answer.HasField("dynamic_metadata") and not answer.dynamic_metadata.fields
 
 
-def _different(view: ExchangeView) -> Ruling | None:
+def _different(view: ExchangeView) -> Finding | None:
     destination = view.destination
     twice = destination.set_twice
     if twice is not None:
@@ -175,7 +175,7 @@ def _client(view: ExchangeView, value: str) -> str:
     return ""
 
 
-def _value(view: ExchangeView) -> Iterator[Ruling]:
+def _value(view: ExchangeView) -> Iterator[Finding]:
     given = view.destination.given
     if given is None:
         return
@@ -215,7 +215,7 @@ def lists_allowed(view: ExchangeView) -> bool:
     return view.facts.applies("EPP-DEST-09")
 
 
-def _changed_later(view: ExchangeView) -> Iterator[Ruling]:
+def _changed_later(view: ExchangeView) -> Iterator[Finding]:
     destination = view.destination
     other = destination.later_metadata if destination.header else ()  # EPP-DEST-05
     late = [one for one in destination.late_metadata if one not in other]
@@ -232,7 +232,7 @@ def _changed_later(view: ExchangeView) -> Iterator[Ruling]:
 # -- membership --------------------------------------------------------------------------------------------------------
 
 
-def wrong_pick(view: ExchangeView) -> Ruling | None:
+def wrong_pick(view: ExchangeView) -> Finding | None:
     """The first pick that the pool does not allow."""
     due = view.due
     strangers = [pick for pick in view.picks if due.known and pick not in due.pool]
@@ -249,7 +249,7 @@ def wrong_pick(view: ExchangeView) -> Ruling | None:
 
 
 @judge_of_exchange("ENV-14", *(f"EPP-DEST-{number:02}" for number in range(1, 12)))
-def destination(view: ExchangeView) -> Iterator[Ruling]:
+def destination(view: ExchangeView) -> Iterator[Finding]:
     """What was seen to hold."""
     if view.answer is AnswerKind.IMMEDIATE and view.shape is Shape.ODD:
         yield passed("EPP-DEST-07")
@@ -274,7 +274,7 @@ def destination(view: ExchangeView) -> Iterator[Ruling]:
         yield from _value_holds(view, parse_list(given))
 
 
-def _value_holds(view: ExchangeView, found: EndpointList) -> Iterator[Ruling]:
+def _value_holds(view: ExchangeView, found: EndpointList) -> Iterator[Finding]:
     if not found.problems and (len(found.items) == 1 or lists_allowed(view)):
         yield passed("EPP-DEST-04")
     if found.endpoints and view.due.known and all(pick in view.due.pool for pick in found.endpoints):
@@ -289,7 +289,7 @@ def _value_holds(view: ExchangeView, found: EndpointList) -> Iterator[Ruling]:
         yield recorded("EPP-DEST-11", f"the value is {found.text!r}", exchange=view.exchange)
 
 
-def _fresh(view: ExchangeView) -> Iterator[Ruling]:
+def _fresh(view: ExchangeView) -> Iterator[Finding]:
     """A pick that the request before it on the connection would not have allowed."""
     connection = view.conversation.connection
     earlier = next((one for one in view.before() if one.conversation.connection == connection), None)
@@ -297,7 +297,7 @@ def _fresh(view: ExchangeView) -> Iterator[Ruling]:
         yield passed("EPP-DEST-10")
 
 
-def _stray_namespaces(view: ExchangeView) -> Iterator[Ruling]:
+def _stray_namespaces(view: ExchangeView) -> Iterator[Finding]:
     """Namespaces that are no struct, unless that explains why there is no destination."""
     own = {DESTINATION}
     if view.answer is not AnswerKind.IMMEDIATE and view.destination.metadata is None:

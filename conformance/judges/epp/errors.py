@@ -14,11 +14,11 @@ from conformance.judges.epp import expectation
 from conformance.judges.epp.expectation import TOO_LARGE, TOO_MANY
 from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.ext_proc.immediate import VALID
+from conformance.judges.findings import passed, recorded
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling, passed, recorded
 from conformance.printable import plural
 from conformance.reading.decoded_message import STREAMED_REPLY
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 UNAVAILABLE = 503
 LARGE_BODY, LARGE_STREAMED_BODY = 1024 * 1024, 4 * 1024 * 1024
@@ -28,7 +28,7 @@ on), what one gRPC message holds by default. No document names a size, and who r
 NO_ENDPOINT = "an ImmediateResponse with 503: no endpoint is eligible"
 
 
-def due_error(view: ExchangeView) -> Ruling | None:
+def due_error(view: ExchangeView) -> Finding | None:
     """What is wrong with an ImmediateResponse where an error is due because the pool has nothing."""
     if not view.facts.applies("EPP-ERR-02"):
         return None if view.family >= 4 else view.fail("EPP-ERR-01", "an error: 400 or more, or a gRPC status")
@@ -58,7 +58,7 @@ def never_due(view: ExchangeView) -> bool:
     return view.family < 4 or (unnamed and view.hint.kind != "wrong-type")
 
 
-def undue_error(view: ExchangeView) -> Ruling | None:
+def undue_error(view: ExchangeView) -> Finding | None:
     """What is wrong with an ImmediateResponse although an endpoint is due; None also where the code is acceptable."""
     load, code = view.due.load, view.code
     dropped = code == UNAVAILABLE or view.shape is Shape.ORDINARY  # other codes may be about an odd request
@@ -74,7 +74,7 @@ def undue_error(view: ExchangeView) -> Ruling | None:
     return None
 
 
-def undecided(view: ExchangeView) -> Ruling | None:
+def undecided(view: ExchangeView) -> Finding | None:
     """A 429 while the pool is idle."""
     if view.code != TOO_MANY or not view.due.load.idle:
         return None
@@ -107,14 +107,14 @@ def tolerated(view: ExchangeView) -> bool:
     return code == TOO_LARGE and max(sent, view.announced or 0) > limit
 
 
-def missing_error(view: ExchangeView) -> Ruling:
+def missing_error(view: ExchangeView) -> Finding:
     """A request that was let go although no endpoint is ready."""
     requirement = "EPP-ERR-02" if view.facts.applies("EPP-ERR-02") else "EPP-ERR-01"
     expected = NO_ENDPOINT if requirement == "EPP-ERR-02" else "an error: 400 or more, or a gRPC status"
     return view.fail(requirement, expected, hint="Envoy sends such a request to an endpoint that it chooses itself.")
 
 
-def unshed(view: ExchangeView) -> Ruling | None:
+def unshed(view: ExchangeView) -> Finding | None:
     """An endpoint for a request that a target which claims to shed should have dropped."""
     claimed = view.context.claims.sheds is True and view.sheddable and view.due.load.overrun
     if view.refused == TOO_MANY:
@@ -131,7 +131,7 @@ def unshed(view: ExchangeView) -> Ruling | None:
 
 
 @judge_of_exchange("EPP-ERR-01", "EPP-ERR-02", "EPP-ERR-03", "EPP-ERR-04", "EPP-ERR-05", "EPP-ERR-06", "EPP-ERR-07")
-def errors(view: ExchangeView) -> Iterator[Ruling]:
+def errors(view: ExchangeView) -> Iterator[Finding]:
     """What was seen to hold; and that an error carries no destination."""
     due = view.due
     if view.answer is AnswerKind.ENDPOINT and not view.refused and view.sheddable and due.load.saturated:
@@ -154,7 +154,7 @@ def errors(view: ExchangeView) -> Iterator[Ruling]:
     yield from _contents(view)
 
 
-def _contents(view: ExchangeView) -> Iterator[Ruling]:
+def _contents(view: ExchangeView) -> Iterator[Finding]:
     message = view.stream.immediate
     if message is None or message.response is None:
         return

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from conformance.evidence.episode import Expectation
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
-from conformance.judges.ruling import Nature, Ruling, passed, recorded
+from conformance.judges.findings import passed, recorded
 from conformance.reading.endpoints import canonical
+from conformance.verdict import Finding, Nature
 
 TOO_LARGE, TOO_MANY = 413, 429
 
@@ -61,7 +62,7 @@ def about(expectation: Expectation, facts: EpisodeFacts) -> str | None:
     return "EPP-ERR-01" if named in _ERRORS and facts.applies("EPP-ERR-01") else named
 
 
-def expectation(view: ExchangeView, *, blamed: bool) -> Iterator[Ruling]:
+def expectation(view: ExchangeView, *, blamed: bool) -> Iterator[Finding]:
     """The scenario's expectation of `view`; `blamed`: fault was already found with its answer."""
     expected = view.expectation
     requirement = about(expected, view.facts) if expected is not None else None
@@ -72,23 +73,23 @@ def expectation(view: ExchangeView, *, blamed: bool) -> Iterator[Ruling]:
     if dropped(view) and not accepts(expected.answer, view):
         yield recorded(requirement, f"{view.describe()}: the request was dropped, as any may be while pods are busy")
         return
-    ruling = _answer(view, requirement, expected) or _members(view, requirement, expected)
-    ruling = ruling or _status(view, requirement, expected)
-    if ruling is None:
+    finding = _answer(view, requirement, expected) or _members(view, requirement, expected)
+    finding = finding or _status(view, requirement, expected)
+    if finding is None:
         if expected.answer or expected.within is not None or expected.absent or expected.status:
             yield passed(requirement)
     elif not blamed:
-        yield ruling
+        yield finding
 
 
-def _answer(view: ExchangeView, requirement: str, expected: Expectation) -> Ruling | None:
+def _answer(view: ExchangeView, requirement: str, expected: Expectation) -> Finding | None:
     kinds = expected.answer or (("endpoint",) if expected.within is not None else ())
     if not kinds or accepts(kinds, view):
         return None
     return view.fail(requirement, kinds, view.describe())
 
 
-def _members(view: ExchangeView, requirement: str, expected: Expectation) -> Ruling | None:
+def _members(view: ExchangeView, requirement: str, expected: Expectation) -> Finding | None:
     if view.answer is not AnswerKind.ENDPOINT:
         return None
     if expected.within is not None:
@@ -103,7 +104,7 @@ def _members(view: ExchangeView, requirement: str, expected: Expectation) -> Rul
     return None
 
 
-def _status(view: ExchangeView, requirement: str, expected: Expectation) -> Ruling | None:
+def _status(view: ExchangeView, requirement: str, expected: Expectation) -> Finding | None:
     response = view.conversation.client_response
     if not expected.status or response is None or view.facts.exit is not None:
         return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.findings import not_applicable, passed, recorded
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, recorded
 from conformance.reading.endpoints import parse_list
+from conformance.verdict import Finding, Nature
 
 
 @judge_of_exchange("EPP-FB-01", "EPP-FB-02")
-def fallback(view: ExchangeView) -> Iterator[Ruling]:
+def fallback(view: ExchangeView) -> Iterator[Finding]:
     """If a fallback is given, it is one endpoint, in the right namespace, of the pool and of the subset."""
     if not view.destination.fallbacks:
         yield not_applicable("EPP-FB-01", "no fallback was given")

@@ -8,9 +8,9 @@ from conformance.evidence.episode import Expectation, HealthProbe, PoolState, Pr
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.epp import expectation
 from conformance.judges.exchange_view import AnswerKind
+from conformance.judges.findings import passed, recorded
 from conformance.judges.registry import judge_of_episode
-from conformance.judges.ruling import Ruling, passed, recorded
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 from ext_proc.record import Entry
 
@@ -23,7 +23,7 @@ Probe = tuple[Entry, HealthProbe]
 
 
 @judge_of_episode(*(f"EPP-HLTH-{number:02}" for number in range(1, 7)))
-def health(episode_view: EpisodeView) -> Iterator[Ruling]:
+def health(episode_view: EpisodeView) -> Iterator[Finding]:
     """The health service is there, and its services say what they should at the time."""
     probes = list(episode_view.episode.of(HealthProbe))
     if not probes or episode_view.crash is not None:
@@ -49,7 +49,7 @@ def health(episode_view: EpisodeView) -> Iterator[Ruling]:
     yield from _kept_promises(episode_view, probes)
 
 
-def _readiness(probe: Probe, requirement: str) -> Iterator[Ruling]:
+def _readiness(probe: Probe, requirement: str) -> Iterator[Finding]:
     synced = probe[1].pool_synced
     if probe[1].serving is None:
         yield _ruling(probe, requirement, f"a status of {probe[1].service}")
@@ -63,7 +63,7 @@ def _readiness(probe: Probe, requirement: str) -> Iterator[Ruling]:
             yield _ruling(probe, requirement, f"{probe[1].service} is {wanted}: {because}", hint)
 
 
-def _like_readiness(episode_view: EpisodeView, probes: Sequence[Probe], probe: Probe) -> Iterator[Ruling]:
+def _like_readiness(episode_view: EpisodeView, probes: Sequence[Probe], probe: Probe) -> Iterator[Finding]:
     """The service named like ext_proc's has the status of readiness; without that at hand, what it should be."""
     twin = next((one for one in probes if one[1].service == READINESS and _same_time(episode_view, one, probe)), None)
     if twin is None:
@@ -82,7 +82,7 @@ def _same_time(episode_view: EpisodeView, one: Probe, other: Probe) -> bool:
     return one[1].pool_synced == other[1].pool_synced and not any(isinstance(e.event, changes) for e in between)
 
 
-def _kept_promises(episode_view: EpisodeView, probes: Sequence[Probe]) -> Iterator[Ruling]:
+def _kept_promises(episode_view: EpisodeView, probes: Sequence[Probe]) -> Iterator[Finding]:
     for entry, probe in probes:
         if probe.service != READINESS or probe.serving != SERVING:
             continue
@@ -91,7 +91,7 @@ def _kept_promises(episode_view: EpisodeView, probes: Sequence[Probe]) -> Iterat
             yield passed("EPP-HLTH-06")
 
 
-def expected_health(episode_view: EpisodeView, *, blamed: frozenset[str | None]) -> Iterator[Ruling]:
+def expected_health(episode_view: EpisodeView, *, blamed: frozenset[str | None]) -> Iterator[Finding]:
     """What the scenario expects of each check; `blamed`: labels of checks with which fault was already found."""
     if episode_view.exit is not None:
         return
@@ -125,8 +125,8 @@ def _say(probe: Probe) -> str:
     return f"Check({found.service!r}): {found.serving or f'gRPC status {found.grpc_status}'}"
 
 
-def _ruling(probe: Probe, requirement: str, expected: str, hint: str = "") -> Ruling:
-    return Ruling(
+def _ruling(probe: Probe, requirement: str, expected: str, hint: str = "") -> Finding:
+    return Finding(
         requirement=requirement,
         verdict=Verdict.FAIL,
         expected=(expected,),

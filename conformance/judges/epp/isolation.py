@@ -16,9 +16,9 @@ from collections.abc import Iterator
 
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
-from conformance.judges.ruling import Nature, Ruling, passed
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Nature, Verdict
 from ext_proc.record import Author, Event, Malformed, Message, StreamEnded
 
 CONTROLS = 3
@@ -30,19 +30,19 @@ OF_ANOTHER = "; another request at the same time was due it"
 _MEMBERSHIP = ("EPP-SUB-", "EPP-DEST-06")
 
 
-def explained(view: ExchangeView, ruling: Ruling) -> Ruling:
-    """`ruling` about a wrong pick, or the same on ENV-21 or EPP-DEST-10 if the controls say so."""
-    if ruling.nature is not Nature.MEMBERSHIP or not ruling.requirement.startswith(_MEMBERSHIP):
-        return ruling
+def explained(view: ExchangeView, finding: Finding) -> Finding:
+    """`finding` about a wrong pick, or the same on ENV-21 or EPP-DEST-10 if the controls say so."""
+    if finding.nature is not Nature.MEMBERSHIP or not finding.requirement.startswith(_MEMBERSHIP):
+        return finding
     if view.facts.applies("EPP-DEST-10") and _left_behind(view):
-        actual = f"{ruling.actual}; the request before it on this connection was due it"
-        verdict = Verdict.WARN if view.facts.effect(ruling.requirement) == "warn" else ruling.verdict
-        return dataclasses.replace(ruling, requirement="EPP-DEST-10", actual=actual, verdict=verdict)
+        actual = f"{finding.actual}; the request before it on this connection was due it"
+        verdict = Verdict.WARN if view.facts.effect(finding.requirement) == "warn" else finding.verdict
+        return dataclasses.replace(finding, requirement="EPP-DEST-10", actual=actual, verdict=verdict)
     if _mixed_up(view):
-        actual = f"{ruling.actual}{OF_ANOTHER}"
+        actual = f"{finding.actual}{OF_ANOTHER}"
         hint = "Requests that were alone kept to their subsets; look for state that streams share."
-        return dataclasses.replace(ruling, requirement="ENV-21", actual=actual, hint=hint, nature=Nature.CROSS_TALK)
-    return ruling
+        return dataclasses.replace(finding, requirement="ENV-21", actual=actual, hint=hint, nature=Nature.CROSS_TALK)
+    return finding
 
 
 def _telling(view: ExchangeView) -> bool:
@@ -99,7 +99,7 @@ def _predecessor(view: ExchangeView) -> ExchangeView | None:
 
 
 @judge_of_episode("ENV-21")
-def streams(episode_view: EpisodeView) -> Iterator[Ruling]:
+def streams(episode_view: EpisodeView) -> Iterator[Finding]:
     """Streams that were open at the same time, each with its body or subset, got what they were due."""
     for view in episode_view.exchanges:
         if view.answer is AnswerKind.ENDPOINT and _right(view) and view.due.known and view.overlapping:
@@ -108,7 +108,7 @@ def streams(episode_view: EpisodeView) -> Iterator[Ruling]:
 
 
 @judge_of_exchange("ENV-21", hygiene=True)
-def ids(view: ExchangeView) -> Iterator[Ruling]:
+def ids(view: ExchangeView) -> Iterator[Finding]:
     """No answer holds the id of another request, as far as those are known (`Context.strangers`)."""
     for stranger in view.context.strangers:
         at = next((one.seq for one in view.conversation.entries if stranger.encode() in _said(one.event)), None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling, passed
 from conformance.reading.conversation import NONE, STREAMED
+from conformance.verdict import Finding
 
 NOT_FOUND = 404
 
@@ -15,7 +16,7 @@ _ANSWERED_BEFORE = (NONE, STREAMED)
 """Body modes in which the request is let go before any of its body is shown: its model can't be known by then."""
 
 
-def deviation(view: ExchangeView) -> Ruling | None:
+def deviation(view: ExchangeView) -> Finding | None:
     """What is wrong with the answer about the model, if anything."""
     if view.bodyless:
         due = view.due.endpoint_due or view.due.error_due
@@ -34,7 +35,7 @@ def deviation(view: ExchangeView) -> Ruling | None:
 
 
 @judge_of_exchange("EPP-MODEL-01", "EPP-MODEL-02")
-def model(view: ExchangeView) -> Iterator[Ruling]:
+def model(view: ExchangeView) -> Iterator[Finding]:
     """What was seen to hold."""
     answered = view.answer in (AnswerKind.ENDPOINT, AnswerKind.IMMEDIATE)
     if view.bodyless and answered and view.code != NOT_FOUND:

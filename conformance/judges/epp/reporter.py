@@ -16,12 +16,12 @@ from conformance.evidence.reported import Attribute, configured
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.epp import expectation
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
+from conformance.judges.findings import passed, recorded, violation
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
-from conformance.judges.ruling import Ruling, passed, recorded, violation
 from conformance.reading.decoded_message import RESPONSE, DecodedMessage
 from conformance.reading.stream_direction import StreamDirection
 from conformance.reading.stream_state import StopKind
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 from ext_proc.headers import plain
 from ext_proc.messages import Value
 from ext_proc.protocol import DESTINATION
@@ -44,7 +44,7 @@ class ReportedValue(NamedTuple):
 
 
 @judge_of_exchange(*_EVALUATION, *_OUTPUT)
-def values(view: ExchangeView) -> Iterator[Ruling]:
+def values(view: ExchangeView) -> Iterator[Finding]:
     """Each attribute of which the scenario says so is reported with its number, or not at all."""
     expected, response = view.expectation, view.stream.response
     if expected is None or not expected.report or not view.context.claims.reporter:
@@ -64,7 +64,7 @@ def values(view: ExchangeView) -> Iterator[Ruling]:
 
 def _left(
     view: ExchangeView, requirement: str, attribute: Attribute, accepted: Sequence[float | None]
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """The finding about an EPP that closed the stream once the request was on its way, and so reports nothing."""
     stop = view.stream.stop
     if view.answer is AnswerKind.ENDPOINT and stop is not None and stop.kind is StopKind.CLOSED:
@@ -76,7 +76,7 @@ def _left(
 
 def _value(
     view: ExchangeView, requirement: str, attribute: Attribute, accepted: Sequence[float | None]
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     response = view.stream.response
     ends = _ends(response)
     found = [
@@ -115,7 +115,7 @@ def _value(
 
 def _missing(
     view: ExchangeView, requirement: str, attribute: Attribute, wanted: Sequence[str], early: Sequence[ReportedValue]
-) -> Ruling:
+) -> Finding:
     """The finding where the end of the response has no value: whose it is depends on where else the value is."""
     shown = " / ".join(attribute.place)
     if early:
@@ -134,7 +134,7 @@ def _missing(
 
 
 @judge_of_exchange("RAR-OUT-05")
-def destination(view: ExchangeView) -> Iterator[Ruling]:
+def destination(view: ExchangeView) -> Iterator[Finding]:
     """What is reported with a response names no other destination."""
     if not view.context.claims.reporter or not view.destination.given:
         return
@@ -152,7 +152,7 @@ def destination(view: ExchangeView) -> Iterator[Ruling]:
 
 
 @judge_of_episode(*_STARTS)
-def starts(episode_view: EpisodeView) -> Iterator[Ruling]:
+def starts(episode_view: EpisodeView) -> Iterator[Finding]:
     """The target starts with a right configuration, and not with a wrong one."""
     context = episode_view.context
     for entry, attempt in episode_view.episode.of(StartAttempt):

@@ -6,16 +6,17 @@ import math
 from collections.abc import Iterator
 
 from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling, passed
 from conformance.reading.destination import entries_of
 from conformance.reading.endpoints import parse
+from conformance.verdict import Finding
 from ext_proc.messages import Value
 from ext_proc.protocol import SCORES
 
 
 @judge_of_exchange("EPP-DEST-12")
-def scores(view: ExchangeView) -> Iterator[Ruling]:
+def scores(view: ExchangeView) -> Iterator[Finding]:
     """Where an answer has scores, they are a struct of endpoint to number in the namespace of the destination."""
     namespace = view.context.destination_namespace
     for message in view.stream.answers:

@@ -11,16 +11,17 @@ from collections.abc import Iterator
 
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.bodies import is_event_stream
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling, passed
 from conformance.reading.decoded_message import DecodedMessage
 from conformance.reading.stream_state import StopKind
+from conformance.verdict import Finding
 
 ECHO = "echo of response"
 
 
 @judge_of_exchange("EPP-STRM-01", "EPP-STRM-02")
-def streaming(view: ExchangeView) -> Iterator[Ruling]:
+def streaming(view: ExchangeView) -> Iterator[Finding]:
     """Bodies go through in full duplex; the next event is sent only after the one before came back."""
     request = view.stream.request
     if request.duplex and request.bodies and request.complete and view.answer is AnswerKind.ENDPOINT:
@@ -29,7 +30,7 @@ def streaming(view: ExchangeView) -> Iterator[Ruling]:
         yield from _events(view)
 
 
-def _events(view: ExchangeView) -> Iterator[Ruling]:
+def _events(view: ExchangeView) -> Iterator[Finding]:
     stream = view.stream
     waits = [(entry, wait) for entry, wait in view.conversation.waits if wait.what.startswith(ECHO)]
     expired = [(entry, wait) for entry, wait in waits if wait.outcome == "expired"]

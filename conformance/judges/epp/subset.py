@@ -28,10 +28,11 @@ from collections.abc import Iterator, Sequence
 from conformance.judges.epp.errors import UNAVAILABLE, acceptable_error
 from conformance.judges.epp.expectation import TOO_MANY
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
+from conformance.judges.findings import passed, recorded
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.root_cause import odd_hint, odd_items
-from conformance.judges.ruling import Nature, Ruling, passed, recorded
 from conformance.reading.endpoints import address_of, canonical, parse
+from conformance.verdict import Finding, Nature
 
 NONE_ELIGIBLE = "an ImmediateResponse with 503: nothing of the subset is eligible"
 _OVERLOOKED = (
@@ -47,7 +48,7 @@ def binding(view: ExchangeView) -> bool:
 # -- an error ----------------------------------------------------------------------------------------------------------
 
 
-def due_error(view: ExchangeView) -> Ruling | None:
+def due_error(view: ExchangeView) -> Finding | None:
     """What is wrong with an ImmediateResponse where nothing of the subset is eligible."""
     if acceptable_error(view):
         return None
@@ -58,7 +59,7 @@ def due_error(view: ExchangeView) -> Ruling | None:
     return view.fail(requirement, NONE_ELIGIBLE, f"{view.describe()} ({view.hint})", hint=hint)
 
 
-def undue_error(view: ExchangeView) -> Ruling | None:
+def undue_error(view: ExchangeView) -> Finding | None:
     """What is wrong with a 503 although an endpoint is due, as far as the subset explains it."""
     if view.code != UNAVAILABLE or not view.facts.applies("EPP-SUB-01"):
         return None
@@ -91,7 +92,7 @@ def _why_nothing_matched(view: ExchangeView) -> str:
 # -- nothing -----------------------------------------------------------------------------------------------------------
 
 
-def missing_error(view: ExchangeView) -> Ruling:
+def missing_error(view: ExchangeView) -> Finding:
     """A request that was let go without a destination although nothing of the subset is eligible."""
     return view.fail("EPP-SUB-02" if view.hint.items else "EPP-SUB-03", NONE_ELIGIBLE)
 
@@ -99,7 +100,7 @@ def missing_error(view: ExchangeView) -> Ruling:
 # -- a pick ------------------------------------------------------------------------------------------------------------
 
 
-def wrong_pick(view: ExchangeView) -> Ruling | None:
+def wrong_pick(view: ExchangeView) -> Finding | None:
     """The first pick that the subset does not allow."""
     if odd_hint(view) and view.facts.applies("EPP-SUB-10"):
         return _widened(view)
@@ -116,7 +117,7 @@ def wrong_pick(view: ExchangeView) -> Ruling | None:
     return None
 
 
-def _member_ruling(view: ExchangeView, requirement: str, actual: str) -> Ruling:
+def _member_ruling(view: ExchangeView, requirement: str, actual: str) -> Finding:
     expected = NONE_ELIGIBLE if view.due.error_due else "every endpoint given is in the subset and eligible"
     return view.fail(requirement, expected, actual, nature=Nature.MEMBERSHIP)
 
@@ -152,7 +153,7 @@ def _used_to_be(view: ExchangeView, picks: Sequence[str]) -> bool:
     return any(pick in known for pick in picks)
 
 
-def _widened(view: ExchangeView) -> Ruling | None:
+def _widened(view: ExchangeView) -> Finding | None:
     """A pick outside what a lenient reader finds in a hint of the wrong type (reading AMB-04)."""
     strangers = [pick for pick in view.picks if not view.hint.may_mean(pick)]
     if not strangers or (view.due.known and any(pick not in view.due.pool for pick in strangers)):
@@ -167,7 +168,7 @@ def _widened(view: ExchangeView) -> Ruling | None:
 
 
 @judge_of_exchange(*(f"EPP-SUB-{number:02}" for number in range(1, 15)))
-def subset(view: ExchangeView) -> Iterator[Ruling]:
+def subset(view: ExchangeView) -> Iterator[Finding]:
     """What was seen to hold, where the stimulus could tell right from wrong."""
     if view.answer is AnswerKind.IMMEDIATE:
         yield from _errors_that_hold(view)
@@ -179,7 +180,7 @@ def subset(view: ExchangeView) -> Iterator[Ruling]:
             yield from _trimmed(view, "yes")
 
 
-def _trimmed(view: ExchangeView, answer: str) -> Iterator[Ruling]:
+def _trimmed(view: ExchangeView, answer: str) -> Iterator[Finding]:
     """Whether blanks around items are trimmed, where all items that name an eligible endpoint have them."""
     padded = {item.canonical for item in map(parse, view.hint.items) if item.padded}
     if view.hint.set and padded & view.due.allowed and not view.due.allowed & set(view.hint.items):
@@ -187,7 +188,7 @@ def _trimmed(view: ExchangeView, answer: str) -> Iterator[Ruling]:
         yield recorded("EPP-SUB-11", actual, exchange=view.exchange)
 
 
-def _opened(view: ExchangeView) -> Iterator[Ruling]:
+def _opened(view: ExchangeView) -> Iterator[Finding]:
     """A busy subset that a sheddable request was let out of: beside the rule of the subset, EPP-SUB-13."""
     outside = [pick for pick in view.picks if not view.hint.may_mean(pick)]
     if binding(view) and outside and view.sheddable and view.due.load.saturated:
@@ -195,7 +196,7 @@ def _opened(view: ExchangeView) -> Iterator[Ruling]:
         yield view.fail("EPP-SUB-13", expected, f"{', '.join(outside)} ({view.hint})", nature=Nature.MEMBERSHIP)
 
 
-def _errors_that_hold(view: ExchangeView) -> Iterator[Ruling]:
+def _errors_that_hold(view: ExchangeView) -> Iterator[Finding]:
     hint, due = view.hint, view.due
     if odd_hint(view):
         yield passed("EPP-SUB-10")
@@ -217,7 +218,7 @@ def _errors_that_hold(view: ExchangeView) -> Iterator[Ruling]:
         yield passed("EPP-SUB-13")
 
 
-def _picks_that_hold(view: ExchangeView) -> Iterator[Ruling]:
+def _picks_that_hold(view: ExchangeView) -> Iterator[Finding]:
     hint, due = view.hint, view.due
     inside_pool = due.known and all(pick in due.pool for pick in view.picks)
     if hint.kind == "unset":

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.ext_proc.bodies import unpacked_body
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling, passed
 from conformance.reading.decoded_message import HeaderList
 from conformance.reading.destination import apply, header_list, may_count, protected, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
+from conformance.verdict import Finding
 from ext_proc.messages import HeaderValueOption
 from ext_proc.protocol import DESTINATION, PREFIX
 
@@ -33,7 +34,7 @@ _ENCODING = "content-encoding"
 
 
 @judge_of_exchange(*(f"EPP-TRN-{number:02}" for number in range(1, 8)))
-def headers(view: ExchangeView) -> Iterator[Ruling]:
+def headers(view: ExchangeView) -> Iterator[Finding]:
     """The client's headers are there with their values."""
     direction = view.stream.request
     before, after = sent_headers(direction), header_list(direction, late=True)
@@ -99,7 +100,7 @@ def _asked_to_stay(direction: StreamDirection) -> set[str]:
 
 
 @judge_of_exchange("EPP-TRN-06")
-def trailers(view: ExchangeView) -> Iterator[Ruling]:
+def trailers(view: ExchangeView) -> Iterator[Finding]:
     """The client's trailers are there with their values."""
     direction = view.stream.request
     answer, sent = direction.trailers_answer, direction.trailers.headers if direction.trailers is not None else None
@@ -122,7 +123,7 @@ def _by_name(headers: HeaderList) -> dict[str, list[bytes]]:
     return found
 
 
-def _same_under_append(view: ExchangeView) -> Iterator[Ruling]:
+def _same_under_append(view: ExchangeView) -> Iterator[Finding]:
     if not view.destination.settings:
         return
     if any(setting.conditional for setting in view.destination.settings):

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.immediate import VALID
-from conformance.judges.ruling import Ruling
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 from ext_proc.headers import is_grpc
 from ext_proc.record import RESPONSE_TOO_LARGE, UNROUTED
 
@@ -20,7 +19,7 @@ _OK = 200
 _OF_THE_DATA_PLANE = (UNROUTED, RESPONSE_TOO_LARGE)
 
 
-def unexplained(view: ExchangeView) -> Iterator[Ruling]:
+def unexplained(view: ExchangeView) -> Iterator[Finding]:
     """Whether the client got what was due. Asked only where no fault was found with `view`."""
     conversation, response = view.conversation, view.conversation.client_response
     if response is None or view.stream.offence is not None or conversation.aborted or conversation.expired:

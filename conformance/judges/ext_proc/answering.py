@@ -1,6 +1,6 @@
 """Every message is answered (ENV-16), and what in particular was not: trailers, headers without a body, the last chunk.
 
-A stream that stops with something unanswered gives one ruling, or two where the first only warns (`unanswered_cause`).
+A stream that stops with something unanswered gives one finding, or two where the first only warns (`unanswered_cause`).
 
 An EPP that closes the stream once the request is answered is right: Envoy goes on without it.
 """
@@ -14,12 +14,12 @@ from conformance.judges.episode_view import EpisodeView
 from conformance.judges.epp import expectation
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.unanswered_cause import all_came_back, whose
+from conformance.judges.findings import not_applicable, passed, recorded
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
-from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, recorded
 from conformance.reading.decoded_message import REQUEST, RESPONSE
 from conformance.reading.stream_direction import StreamDirection, brings_forward
 from conformance.reading.stream_state import StopKind, StreamStop
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Nature, Verdict
 from ext_proc.record import Author, Wait
 
 _ENDED = (StopKind.CLOSED, StopKind.STATUS, StopKind.RESET)
@@ -57,7 +57,7 @@ clock: there no response is late."""
     "EPP-SUB-14",
     hygiene=True,
 )
-def unanswered(view: ExchangeView) -> Iterator[Ruling]:
+def unanswered(view: ExchangeView) -> Iterator[Finding]:
     """The stream does not stop with something unanswered."""
     stream, stop = view.stream, view.stream.stop
     if stream.offence is not None or (stop is not None and stop.kind is StopKind.OPAQUE):
@@ -122,7 +122,7 @@ def _goes_on(view: ExchangeView, stop: StreamStop) -> bool:
     return entry is not None and message is not None and entry.t - message.entry.t < 0.9 * seconds * 1e9
 
 
-def _cut_short(view: ExchangeView, stop: StreamStop, side: str) -> Ruling:
+def _cut_short(view: ExchangeView, stop: StreamStop, side: str) -> Finding:
     return view.fail(
         "ENV-16",
         f"the whole {side} is sent before the deadline",
@@ -146,7 +146,7 @@ def _error_was_due(view: ExchangeView) -> bool:
 
 
 @judge_of_episode("ENV-20")
-def observability(episode_view: EpisodeView) -> Iterator[Ruling]:
+def observability(episode_view: EpisodeView) -> Iterator[Finding]:
     """Whether anything is answered where no answers are wanted."""
     for one in episode_view.conversations:
         if one.observed_only:
@@ -154,7 +154,7 @@ def observability(episode_view: EpisodeView) -> Iterator[Ruling]:
             yield recorded("ENV-20", f"{answers} answers in observability mode", exchange=one.exchange)
 
 
-def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str, requirement: str) -> Ruling:
+def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str, requirement: str) -> Finding:
     nature = Nature.CONDUCT if requirement in ("EPP-ERR-01", "EPP-ERR-04") else Nature.HANG
     silent = stop.kind is StopKind.HANG
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
@@ -287,12 +287,12 @@ def _in_hand(direction: StreamDirection) -> bool:
     return direction.duplex and any(message.body or message.partial for message in direction.bodies)
 
 
-def _response_not_reached() -> Iterator[Ruling]:
+def _response_not_reached() -> Iterator[Finding]:
     for requirement in ("EPP-SRVD-01", "EPP-STRM-02"):
         yield not_applicable(requirement, "the EPP closed the stream once the request was answered")
 
 
-def _answered(view: ExchangeView) -> Iterator[Ruling]:
+def _answered(view: ExchangeView) -> Iterator[Finding]:
     """What was seen to hold, where nothing was left unanswered."""
     stream = view.stream
     request, response = stream.request, stream.response
@@ -313,7 +313,7 @@ def _answered(view: ExchangeView) -> Iterator[Ruling]:
             yield passed("EPP-SRVD-01")
 
 
-def _survived(view: ExchangeView) -> Iterator[Ruling]:
+def _survived(view: ExchangeView) -> Iterator[Finding]:
     for requirement, peculiar_in in root_cause.STIMULI:
         if peculiar_in(view) and requirement != "EPP-SUB-10":
             yield passed(requirement)

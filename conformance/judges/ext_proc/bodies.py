@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Nature, Ruling, passed
 from conformance.printable import plural
 from conformance.reading.bodies import Sameness, compare, unpacked
 from conformance.reading.conversation import BUFFERED, NONE, STREAMED
@@ -19,6 +19,7 @@ from conformance.reading.decoded_message import REQUEST, STREAMED_REPLY, Decoded
 from conformance.reading.destination import counting, header_list, sent_headers, values_of
 from conformance.reading.ordering import body_mutation
 from conformance.reading.stream_direction import StreamDirection
+from conformance.verdict import Finding, Nature
 from ext_proc.headers import value_of
 from ext_proc.record import Message
 
@@ -103,7 +104,7 @@ def _replacement(direction: StreamDirection) -> bytes | None:
     return common.body_mutation.body
 
 
-def _replaced(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
+def _replaced(view: ExchangeView, direction: StreamDirection) -> Finding | None:
     """What is wrong with a body that the answer to the headers replaces: what was not seen can't be put back."""
     body, at = _replacement(direction), direction.headers_answer
     if body is None:
@@ -120,7 +121,7 @@ def _replaced(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
     return view.fail("ENV-09", f"the {direction.side} body goes on", actual, at=at)
 
 
-def _dropped(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
+def _dropped(view: ExchangeView, direction: StreamDirection) -> Finding | None:
     """What is wrong with asking for no body (CONTINUE_AND_REPLACE, and none to replace it with) of a data plane that
     said it would not wait: Envoy drops the chunks that it has sent by then."""
     answer, first = direction.headers_answer, view.conversation.first
@@ -154,7 +155,7 @@ def unpacked_body(direction: StreamDirection) -> bytes | None:
 
 
 @judge_of_exchange("ENV-06", "ENV-09", "ENV-21", "EPP-TRN-05", hygiene=True)
-def integrity(view: ExchangeView) -> Iterator[Ruling]:
+def integrity(view: ExchangeView) -> Iterator[Finding]:
     """No byte is lost, and nothing changes but what is claimed."""
     for direction in (view.stream.request, view.stream.response):
         if view.stream.offence is None and (replaced := _replaced(view, direction)) is not None:
@@ -191,7 +192,7 @@ def integrity(view: ExchangeView) -> Iterator[Ruling]:
                     yield passed("EPP-TRN-05")
 
 
-def _lost(view: ExchangeView, direction: StreamDirection, got: bytes, difference: str) -> Ruling:
+def _lost(view: ExchangeView, direction: StreamDirection, got: bytes, difference: str) -> Finding:
     sent = _due_body(direction)
     actual = f"{direction.side} body: {difference}"
     if _foreign(view, direction.side, sent, got):
@@ -231,7 +232,7 @@ def is_event_stream(content_type: bytes | None) -> bool:
 
 
 @judge_of_exchange("ENV-08", hygiene=True)
-def chunk_size(view: ExchangeView) -> Iterator[Ruling]:
+def chunk_size(view: ExchangeView) -> Iterator[Finding]:
     """Chunks of full-duplex answers are not larger than recommended, and never than a client takes."""
     for direction in (view.stream.request, view.stream.response):
         if not direction.duplex or not direction.body_answers:
@@ -259,7 +260,7 @@ def _size(message: DecodedMessage) -> int:
 
 
 @judge_of_exchange("ENV-10", hygiene=True)
-def content_length(view: ExchangeView) -> Iterator[Ruling]:
+def content_length(view: ExchangeView) -> Iterator[Finding]:
     """A content-length that an answer sets is one number, and that of the body."""
     for direction in (view.stream.request, view.stream.response):
         bodyless = direction.header_only
@@ -283,7 +284,7 @@ def content_length(view: ExchangeView) -> Iterator[Ruling]:
     yield from _length_of_an_error(view)
 
 
-def _empty_mutation(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
+def _empty_mutation(view: ExchangeView, direction: StreamDirection) -> Finding | None:
     """What is wrong with a mutation of a BUFFERED body in which nothing is set: Envoy compares the content-length with
     what the mutation has, and leaves the body as it is."""
     answer = direction.body_answers[-1] if direction.mode == BUFFERED and direction.body_answers else None
@@ -298,7 +299,7 @@ def _empty_mutation(view: ExchangeView, direction: StreamDirection) -> Ruling | 
     return view.fail("ENV-10", "a body mutation with a body, or none", actual, at=answer, hint=hint)
 
 
-def _length_of_an_error(view: ExchangeView) -> Iterator[Ruling]:
+def _length_of_an_error(view: ExchangeView) -> Iterator[Finding]:
     """The same of an ImmediateResponse. Envoy leaves the header out of one that is not streamed, other data planes may
     not. The answer to HEAD has no body, and may tell the length of another's."""
     message = view.stream.immediate
@@ -342,7 +343,7 @@ def _length(view: ExchangeView, direction: StreamDirection) -> int | None:
 
 def _check_lengths(
     view: ExchangeView, direction: StreamDirection, values: Sequence[bytes], length: int | None
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     at = counting(direction)[-1]
     shown = ", ".join(_text(value) for value in values)
     if len(values) > 1:

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator
 
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
+from conformance.judges.findings import not_applicable, passed, recorded
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling, not_applicable, passed, recorded
 from conformance.reading.conversation import BUFFERED_MODES
 from conformance.reading.decoded_message import REQUEST, DecodedMessage, HeaderList
 from conformance.reading.destination import apply, counting, protected, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
+from conformance.verdict import Finding
 from ext_proc.headers import value_of
 from ext_proc.messages import HeaderValueOption
 from ext_proc.protocol import DESTINATION
@@ -27,7 +28,7 @@ _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 
 
 @judge_of_exchange("ENV-11", hygiene=True)
-def encoding(view: ExchangeView) -> Iterator[Ruling]:
+def encoding(view: ExchangeView) -> Iterator[Finding]:
     """Values are in `raw_value` alone; names and values are legal HTTP."""
     seen = False
     for message in view.stream.answers:
@@ -77,7 +78,7 @@ def _illegal(message: DecodedMessage, option: HeaderValueOption) -> tuple[str, s
     return None
 
 
-def _in_value(view: ExchangeView, message: DecodedMessage, option: HeaderValueOption) -> Ruling:
+def _in_value(view: ExchangeView, message: DecodedMessage, option: HeaderValueOption) -> Finding:
     expected = f"{option.header.key} has its value in raw_value"
     actual = f"it is in value ({option.header.value[:60]!r}), raw_value is empty"
     hint = "Envoy drops `value`; the header arrives empty."
@@ -87,7 +88,7 @@ def _in_value(view: ExchangeView, message: DecodedMessage, option: HeaderValueOp
 
 
 @judge_of_exchange("ENV-12", "ENV-13")
-def destination_header(view: ExchangeView) -> Iterator[Ruling]:
+def destination_header(view: ExchangeView) -> Iterator[Finding]:
     """The destination header overwrites, and is set where it counts."""
     if view.answer is AnswerKind.IMMEDIATE:
         yield not_applicable("ENV-12", "the answer was an ImmediateResponse")
@@ -132,7 +133,7 @@ def _flags(option: HeaderValueOption) -> str:
 
 
 @judge_of_exchange("ENV-26")
-def protected_headers(view: ExchangeView) -> Iterator[Ruling]:
+def protected_headers(view: ExchangeView) -> Iterator[Finding]:
     """Headers that data planes protect are not set to new values, and not too many are set."""
     direction = view.stream.request
     sent = sent_headers(direction)
@@ -169,7 +170,7 @@ def _protected_removals(message: DecodedMessage, sent: HeaderList) -> list[str]:
     return sorted(one for one in names if (protected(one) or one.startswith(":")) and values_of(sent, _alias(one)))
 
 
-def _over_a_limit(view: ExchangeView, direction: StreamDirection) -> Iterator[Ruling]:
+def _over_a_limit(view: ExchangeView, direction: StreamDirection) -> Iterator[Finding]:
     """The first answer with more changes than Envoy takes, or after which there are more headers, or bytes of them,
     than it passes on. Of what was over the limit before, the EPP is not accused."""
     headers = sent_headers(direction)
@@ -200,7 +201,7 @@ def _alias(name: str) -> str:
 
 
 @judge_of_exchange("ENV-17", "ENV-18", "ENV-25", hygiene=True)
-def informational(view: ExchangeView) -> Iterator[Ruling]:
+def informational(view: ExchangeView) -> Iterator[Finding]:
     """mode_override, override_message_timeout and clear_route_cache."""
     exchange = view.exchange
     for message in view.conversation.messages:

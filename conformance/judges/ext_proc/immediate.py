@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling, passed
 from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 from ext_proc.headers import is_grpc
 from ext_proc.record import Author, StreamEnded
 
@@ -18,7 +18,7 @@ VALID = range(200, 600)
 
 
 @judge_of_exchange("ENV-15", hygiene=True)
-def immediate_response(view: ExchangeView) -> Iterator[Ruling]:
+def immediate_response(view: ExchangeView) -> Iterator[Finding]:
     """An ImmediateResponse has a valid status, and the stream ends well after it."""
     message = view.stream.immediate
     if message is None or message.response is None or view.stream.offence is not None:
@@ -62,7 +62,7 @@ def _ends_badly(end: StreamEnded) -> str:
     return f"a reset, HTTP/2 code {end.code}" if end.how == "reset" and end.author is Author.EPP else ""
 
 
-def _streamed(view: ExchangeView, message: DecodedMessage) -> Iterator[Ruling]:
+def _streamed(view: ExchangeView, message: DecodedMessage) -> Iterator[Finding]:
     """A StreamedImmediateResponse in its place has a valid status, and an end."""
     if view.code not in VALID:
         expected, actual = "a :status from 200 to 599", f"{view.code or 'none'}"
@@ -74,7 +74,7 @@ def _streamed(view: ExchangeView, message: DecodedMessage) -> Iterator[Ruling]:
         yield passed("ENV-15")
 
 
-def _taken_back(view: ExchangeView, message: DecodedMessage) -> Ruling | None:
+def _taken_back(view: ExchangeView, message: DecodedMessage) -> Finding | None:
     """What is wrong with an error after the request was let go to an endpoint.
 
     Severity follows harm. The client gets the error, so it fails where the client was due a response. It warns where an

@@ -1,6 +1,6 @@
 """The order and the kinds of answers (ENV-01 to ENV-05).
 
-The offence is found where the stream is followed (`conformance.reading.stream_state`); here it becomes a ruling, and
+The offence is found where the stream is followed (`conformance.reading.stream_state`); here it becomes a finding, and
 what was kept becomes a pass.
 """
 
@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling, passed
 from conformance.reading.ordering import Offence
 from conformance.reading.stream_direction import StreamDirection
+from conformance.verdict import Finding
 
 
 @judge_of_exchange("ENV-01", "ENV-02", "ENV-03", "ENV-04", "ENV-05", "ENV-15", "ENV-19", hygiene=True)
-def order_of_answers(view: ExchangeView) -> Iterator[Ruling]:
+def order_of_answers(view: ExchangeView) -> Iterator[Finding]:
     """Each answer is of a kind, in a place and of a form that Envoy accepts there."""
     stream = view.stream
     if stream.offence is not None:
@@ -33,7 +34,7 @@ def order_of_answers(view: ExchangeView) -> Iterator[Ruling]:
         yield from _seen_to_hold(direction)
 
 
-def _offence(view: ExchangeView, found: Offence) -> Ruling:
+def _offence(view: ExchangeView, found: Offence) -> Finding:
     if found.requirement == "ENV-04" and not _mode_was_told(view) and not _always(view):
         actual = f"{found.actual}, without a protocol_config"
         hint = "Without it only an endpoint picker of one body mode knows what is expected."
@@ -52,7 +53,7 @@ def _mode_was_told(view: ExchangeView) -> bool:
     return first is None or first.request is None or first.request.HasField("protocol_config")
 
 
-def _seen_to_hold(direction: StreamDirection) -> Iterator[Ruling]:
+def _seen_to_hold(direction: StreamDirection) -> Iterator[Finding]:
     if direction.headers_answer is not None and (direction.body_answers or direction.trailers_answer):
         yield passed("ENV-03")
     if direction.body_answers:

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 
 from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.ext_proc.bodies import answered_body, sent_body
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_exchange
-from conformance.judges.ruling import Ruling, passed
 from conformance.reading.conversation import NONE
 from conformance.reading.decoded_message import DecodedMessage, HeaderList
 from conformance.reading.destination import apply, header_list, may_count, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 from ext_proc.headers import is_final_status, value_of
 from ext_proc.protocol import PREFIX
 
@@ -41,7 +41,7 @@ _OWN = (":", PREFIX, "endpoint-load-metrics")
 
 
 @judge_of_exchange("ENV-24")
-def response(view: ExchangeView) -> Iterator[Ruling]:
+def response(view: ExchangeView) -> Iterator[Finding]:
     """The response is not replaced, nor broken off; its status (also of gRPC), content type and encoding stay."""
     direction, message, immediate = view.stream.response, view.stream.response.headers_answer, view.stream.immediate
     sent = sent_headers(direction)
@@ -56,7 +56,7 @@ def response(view: ExchangeView) -> Iterator[Ruling]:
     answers = may_count(direction)
     if message is None or any(one.partial for one in answers):
         return
-    broken = [ruling for one in answers for ruling in _changed(view, one, sent)]
+    broken = [finding for one in answers for finding in _changed(view, one, sent)]
     broken += _lost(view, answers[-1], "header", sent, header_list(direction, late=True))
     trailers, answer = direction.trailers, direction.trailers_answer
     if trailers is not None and trailers.headers and answer is not None and answer.header_mutation is not None:
@@ -72,7 +72,7 @@ def _maybe_evicted(view: ExchangeView) -> bool:
     return not view.due.load.idle or (unknown and view.code in _DROPPED)
 
 
-def _changed(view: ExchangeView, message: DecodedMessage, sent: HeaderList) -> Iterator[Ruling]:
+def _changed(view: ExchangeView, message: DecodedMessage, sent: HeaderList) -> Iterator[Finding]:
     """What one answer does to those headers that were `sent` by which the response is read."""
     mutation = message.header_mutation
     if mutation is None:
@@ -106,7 +106,7 @@ def _changed(view: ExchangeView, message: DecodedMessage, sent: HeaderList) -> I
 
 def _lost(
     view: ExchangeView, message: DecodedMessage, what: str, sent: HeaderList, left: HeaderList | None
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """What else was `sent` and is not `left`."""
     if left is None or left is sent:
         return

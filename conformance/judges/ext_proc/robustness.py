@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from conformance.judges import root_cause
 from conformance.judges.episode_view import Crash, EpisodeView
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
-from conformance.judges.ruling import Nature, Ruling, passed
 from conformance.reading.crash import cause_of
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Nature, Verdict
 from ext_proc.record import STILL_OPEN
 
 _LIVES = (AnswerKind.ENDPOINT, AnswerKind.IMMEDIATE, AnswerKind.UNSTEERED)
 
 
 @judge_of_episode("ENV-22", "ENV-26", "ENV-27", "ENV-19", "ENV-23", "EPP-SRVD-01", "EPP-SUB-10", "EPP-SUB-11")
-def process(episode_view: EpisodeView) -> Iterator[Ruling]:
+def process(episode_view: EpisodeView) -> Iterator[Finding]:
     """The process of the target does not end by itself."""
     if episode_view.crash is not None:
         yield from _crash(episode_view.crash)
@@ -32,7 +32,7 @@ def process(episode_view: EpisodeView) -> Iterator[Ruling]:
     yield from _survived_aborts(episode_view)
 
 
-def _crash(crash: Crash) -> Iterator[Ruling]:
+def _crash(crash: Crash) -> Iterator[Finding]:
     code, output = crash.exited.code, crash.exited.output.strip()
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     lines = output.splitlines()
@@ -40,7 +40,7 @@ def _crash(crash: Crash) -> Iterator[Ruling]:
     lone = crash.suspects[0] if len(crash.suspects) == 1 else None
     several = "" if lone else f" with {len(crash.suspects) or 'no'} exchanges in flight"
     for requirement in _whose(lone) if lone else ("ENV-27",):
-        yield Ruling(
+        yield Finding(
             requirement=requirement,
             verdict=Verdict.FAIL,
             expected=("the process stays alive",),
@@ -63,7 +63,7 @@ def _whose(view: ExchangeView) -> tuple[str, ...]:
     return (found,) if view.facts.counts(found) else (found, "ENV-27")
 
 
-def _survived_aborts(episode_view: EpisodeView) -> Iterator[Ruling]:
+def _survived_aborts(episode_view: EpisodeView) -> Iterator[Finding]:
     for view in episode_view.exchanges:
         if view.answer in _LIVES and root_cause.after_an_abort(view):
             yield passed("ENV-22")
@@ -71,7 +71,7 @@ def _survived_aborts(episode_view: EpisodeView) -> Iterator[Ruling]:
 
 
 @judge_of_exchange("ENV-22", hygiene=True)
-def end_of_stream(view: ExchangeView) -> Iterator[Ruling]:
+def end_of_stream(view: ExchangeView) -> Iterator[Finding]:
     """A stream that the data plane half-closed ends."""
     for entry, wait in view.conversation.expired:
         if wait.what == STILL_OPEN:

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.ext_proc.bodies import sent_body
+from conformance.judges.findings import not_applicable, passed, violation
 from conformance.judges.gateway.carried import carried
 from conformance.judges.gateway.contents import EXTP, altered, contents
 from conformance.judges.gateway.heads import heads
 from conformance.judges.gateway_exchange import KEPT, GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
-from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
 from conformance.printable import plural
 from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Nature, Verdict
 from ext_proc.record import STREAMS_END, Author, ExchangeOpened, HalfClosed, StreamEnded, Wait, header, whole_body
 
 FIRST, LOCAL_REPLY = "request_headers", "response_headers"
@@ -39,16 +39,16 @@ exchange in which our own loop was later is not judged."""
 
 
 @judge_of_gateway_exchange(EXTP)
-def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
+def asked(exchange: GatewayExchange) -> Iterator[Finding]:
     """A stream for the request, and on it what the request is, in order."""
     for one in exchange.asked:
         found = [*_order(one, exchange), *_forms(one, exchange)]
-        if not any(ruling.verdict is Verdict.FAIL for ruling in found):
+        if not any(finding.verdict is Verdict.FAIL for finding in found):
             found += [*heads(one, exchange), *contents(one, exchange), *carried(one, exchange)]
         found += [*_taken_for_whole(one, exchange), *_left_open(one, exchange)]
-        failed = [ruling for ruling in found if ruling.verdict is Verdict.FAIL]
+        failed = [finding for finding in found if finding.verdict is Verdict.FAIL]
         if found:  # what follows the first may be no more than its consequence
-            yield min(failed or found, key=lambda ruling: ruling.seq or 0)
+            yield min(failed or found, key=lambda finding: finding.seq or 0)
             return
     if any(one.conversation.asked or one.left_early for one in exchange.asked):
         yield passed(EXTP)
@@ -58,12 +58,12 @@ def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
 
 def undefined_since(exchange: GatewayExchange) -> int | None:
     """Where the data plane broke the order of messages: what an EPP is to do from there on is not defined."""
-    found = (ruling.seq for one in exchange.asked for ruling in _order(one, exchange))
+    found = (finding.seq for one in exchange.asked for finding in _order(one, exchange))
     return min((seq for seq in found if seq is not None), default=None)
 
 
 @judge_of_episode(EXTP, role="data-plane")
-def alive(episode_view: EpisodeView) -> Iterator[Ruling]:
+def alive(episode_view: EpisodeView) -> Iterator[Finding]:
     """The process of the gateway does not end by itself."""
     if episode_view.crash is None:
         return
@@ -118,7 +118,7 @@ def _says_json(opened: ExchangeOpened) -> bool:
     return b"json" in (header(opened.headers, b"content-type") or b"json").lower()
 
 
-def _unasked(exchange: GatewayExchange) -> Ruling:
+def _unasked(exchange: GatewayExchange) -> Finding:
     expected = "an ext_proc stream to the EPP for this request"
     if exchange.epps_down:
         return not_applicable(EXTP, "the EPP did not listen")
@@ -147,7 +147,7 @@ def _stray(facts: EpisodeFacts) -> str | None:
 # -- the messages ------------------------------------------------------------------------------------------------------
 
 
-def _order(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+def _order(one: PickerStream, exchange: GatewayExchange) -> Iterator[Finding]:
     """What is wrong with the data plane's messages on one stream, as they follow each other."""
     for entry, broken in one.conversation.malformed:
         if broken.author is Author.DATA_PLANE:
@@ -184,7 +184,7 @@ def _is_local_reply(exchange: GatewayExchange, messages: Sequence[DecodedMessage
 
 def _sequence(
     exchange: GatewayExchange, message: DecodedMessage, ended: dict[str, DecodedMessage], seen: set[str]
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     side = message.side or REQUEST
     if side in ended:
         end = ended[side]
@@ -197,13 +197,15 @@ def _sequence(
         yield exchange.fail(EXTP, f"{side}_headers before {message.what}", "no headers before", at=message)
 
 
-def _forms(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+def _forms(one: PickerStream, exchange: GatewayExchange) -> Iterator[Finding]:
     """What is wrong with each of them for itself."""
     for number, message in enumerate(one.conversation.asked):
         yield from _message(one, exchange, message, first=number == 0)
 
 
-def _message(one: PickerStream, exchange: GatewayExchange, message: DecodedMessage, *, first: bool) -> Iterator[Ruling]:
+def _message(
+    one: PickerStream, exchange: GatewayExchange, message: DecodedMessage, *, first: bool
+) -> Iterator[Finding]:
     request = message.request
     if request is None or message.what is None:
         return
@@ -252,7 +254,7 @@ def _body_of(one: PickerStream, exchange: GatewayExchange, message: DecodedMessa
 
 def _ends(
     one: PickerStream, exchange: GatewayExchange, ended: dict[str, DecodedMessage], seen: set[str]
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """Each direction that was complete has its end. Without it an EPP never stops waiting for the rest."""
     conversation = one.conversation
     answered_itself = any(message.what == "immediate_response" for message in conversation.messages)
@@ -288,7 +290,7 @@ def _ends(
             )
 
 
-def _taken_for_whole(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+def _taken_for_whole(one: PickerStream, exchange: GatewayExchange) -> Iterator[Finding]:
     """Of a client that went away in the midst of its body, what had come is neither told nor sent on as the whole."""
     body = whole_body(exchange.opened) if exchange.opened is not None else None
     if body is None or not exchange.aborted:
@@ -317,7 +319,7 @@ def _withheld(one: PickerStream, exchange: GatewayExchange) -> bool:
     return not one.stream.request.bodies and 0 < (size or 0) <= KEPT
 
 
-def _left_open(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+def _left_open(one: PickerStream, exchange: GatewayExchange) -> Iterator[Finding]:
     """The stream is over when the request is. Streams that are left open are what an EPP dies of."""
     waits = ((entry.seq, entry.event) for entry in exchange.entries if isinstance(entry.event, Wait))
     since, wait = next((pair for pair in waits if pair[1].what == STREAMS_END), (0, None))
@@ -341,7 +343,7 @@ def _trailers(served: UpstreamAttempt | None, side: str) -> bool:
 
 def _after_the_end(
     one: PickerStream, exchange: GatewayExchange, messages: Sequence[DecodedMessage]
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """An ImmediateResponse ends the conversation: it does not come back as a response to be processed."""
     if not any(message.what == "immediate_response" for message in one.conversation.messages):
         return

@@ -13,11 +13,10 @@ from conformance.judges.gateway.contents import EXTP
 from conformance.judges.gateway.heads import OWN, plain
 from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PickerStream
-from conformance.judges.ruling import Ruling
 from conformance.reading.decoded_message import HeaderList
 from conformance.reading.destination import counting, header_list, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import Headers, values
 
@@ -39,7 +38,7 @@ class _Passage(NamedTuple):
         return f"at {self.attempt.endpoint}" if self.attempt is not None else "at the client"
 
 
-def carried(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+def carried(one: PickerStream, exchange: GatewayExchange) -> Iterator[Finding]:
     """What was lost of the headers of the request and of the response."""
     for passage in _passages(one, exchange):
         told, changed = sent_headers(passage.direction), header_list(passage.direction)
@@ -64,7 +63,7 @@ def _passages(one: PickerStream, exchange: GatewayExchange) -> Iterator[_Passage
 
 def _lines(
     exchange: GatewayExchange, passage: _Passage, told: HeaderList | None, changed: HeaderList | None
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """Of a header in several lines, which the EPP left alone, all go on, or none."""
     for name in dict.fromkeys(name.lower() for name, _ in passage.came):
         text = name.decode("latin-1")
@@ -80,7 +79,7 @@ def _lines(
             yield exchange.fail(EXTP, expected, actual, at=passage.attempt, hint=hint, verdict=Verdict.WARN)
 
 
-def _changes(exchange: GatewayExchange, passage: _Passage, told: HeaderList, changed: HeaderList) -> Iterator[Ruling]:
+def _changes(exchange: GatewayExchange, passage: _Passage, told: HeaderList, changed: HeaderList) -> Iterator[Finding]:
     """What the EPP set goes on, once and alone, and what it removed does not. Of its destination judges of that know
     more."""
     answers = [message.header_mutation for message in counting(passage.direction) if message.header_mutation]
@@ -112,7 +111,7 @@ def _changes(exchange: GatewayExchange, passage: _Passage, told: HeaderList, cha
         yield exchange.fail(EXTP, expected, actual, at=passage.attempt, hint=hint, verdict=Verdict.WARN)
 
 
-def _trailers(exchange: GatewayExchange, direction: StreamDirection) -> Iterator[Ruling]:
+def _trailers(exchange: GatewayExchange, direction: StreamDirection) -> Iterator[Finding]:
     """Trailers of the response that the EPP was told, and the client of HTTP/2 was not: there they need no chunks."""
     opened, got = exchange.opened, exchange.response
     if opened is None or opened.http != 2 or got is None or not got[1].complete or exchange.bodyless:

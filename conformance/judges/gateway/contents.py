@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from conformance.judges.ext_proc.bodies import TELLING, answered_body, is_event_stream, sent_body
 from conformance.judges.gateway_exchange import KEPT, GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PATIENCE, PickerStream
-from conformance.judges.ruling import Ruling
 from conformance.printable import plural
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.conversation import BUFFERED, DUPLEX, NONE, STREAMED
 from conformance.reading.decoded_message import REQUEST
 from conformance.reading.destination import header_list, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 from ext_proc.record import (
     ClientResponse,
     ExchangeOpened,
@@ -44,7 +43,7 @@ _READ_BY = {"content-encoding": Verdict.FAIL, "content-type": Verdict.WARN}
 """What says how a body is to be read; of another type than it came with it can be read nevertheless."""
 
 
-def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Finding]:
     """What is not what it should be, of one stream."""
     if exchange.opened is None or exchange.aborted or one.stream.offence is not None:
         return
@@ -75,7 +74,7 @@ def _rewritten(direction: StreamDirection) -> bool:
     return values_of(sent_headers(direction), ":path") != values_of(header_list(direction), ":path")
 
 
-def _sent(exchange: GatewayExchange, one: PickerStream, opened: ExchangeOpened) -> Iterator[Ruling]:
+def _sent(exchange: GatewayExchange, one: PickerStream, opened: ExchangeOpened) -> Iterator[Finding]:
     """The request, on its way to the EPP and to model servers."""
     request = one.stream.request
     yield from _told(exchange, request, whole_body(opened), opened.headers)
@@ -88,7 +87,7 @@ def _sent(exchange: GatewayExchange, one: PickerStream, opened: ExchangeOpened) 
         yield from _readable(exchange, request, opened, attempt.request, attempt)
 
 
-def _returned(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+def _returned(exchange: GatewayExchange, one: PickerStream) -> Iterator[Finding]:
     """The response, on its way to the EPP and to the client."""
     response = one.stream.response
     yield from _cut(exchange, one)
@@ -111,7 +110,7 @@ def _returned(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
 
 def _told(
     exchange: GatewayExchange, direction: StreamDirection, body: bytes | None, headers: Headers
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """The body that the EPP was told, against the one that came."""
     end = direction.end
     if body is None or end is None or direction.header_only or direction.replaced or _encoded(headers):
@@ -134,7 +133,7 @@ def _released(
     came: ExchangeOpened | UpstreamResponse,
     out: UpstreamRequest | ClientResponse,
     attempt: UpstreamAttempt | None,
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """The body that came out of the gateway, against what the EPP's answers made of it.
 
     One that the EPP was not shown must not be cut. A gateway may write another in its place, in the API of its server.
@@ -178,7 +177,7 @@ def _whose(exchange: GatewayExchange, kind: type[ExchangeOpened | UpstreamRespon
     return next((name for name in found if name and name != exchange.exchange), "")
 
 
-def _broken_off(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+def _broken_off(exchange: GatewayExchange, one: PickerStream) -> Iterator[Finding]:
     """A body that an EPP was told and, as it failed, gave no end: the rest is not left out as if there were none.
 
     To go on with all of it is another matter, and so is an error of the gateway's own, which gRPC gives status 200.
@@ -207,7 +206,7 @@ def _begun(
     came: ExchangeOpened | UpstreamResponse,
     out: UpstreamRequest | ClientResponse,
     attempt: UpstreamAttempt | None,
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """Of a body, as it came, only a part went on, as the whole."""
     whole, got = whole_body(came), whole_body(out)
     if whole is None or got is None or not _lacks_a_part(whole, got):
@@ -223,7 +222,7 @@ def _lacks_a_part(whole: bytes, got: bytes) -> bool:
     return len(got) < len(whole) and whole.endswith(got[alike:])
 
 
-def _uncalled_for(exchange: GatewayExchange) -> Iterator[Ruling]:
+def _uncalled_for(exchange: GatewayExchange) -> Iterator[Finding]:
     """A body where HTTP has none (RFC 9110, 9.3.2, 15.3.5 and 15.4.5). On HTTP/1.1 it would be the next response."""
     got = exchange.response
     if exchange.bodyless and got is not None and (size := body_length(got[1])):
@@ -233,7 +232,7 @@ def _uncalled_for(exchange: GatewayExchange) -> Iterator[Ruling]:
         )
 
 
-def _error_page(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+def _error_page(exchange: GatewayExchange, one: PickerStream) -> Iterator[Finding]:
     """An error of a model server, as the EPP let it go, of which the client gets the status and another body.
 
     Gateways have pages for errors where they are told to, which ext_proc does not speak of.
@@ -253,7 +252,7 @@ def _error_page(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling
 
 def _status(
     exchange: GatewayExchange, direction: StreamDirection, came: UpstreamResponse, out: ClientResponse
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """The status of the response, where the EPP left it alone. Errors for gRPC clients have another form."""
     changed = header_list(direction) or []
     own = values_of(sent_headers(direction), ":status") == values_of(changed, ":status")
@@ -261,7 +260,7 @@ def _status(
         yield exchange.fail(EXTP, f"status {came.status} at the client, as the model server sent it", f"{out.status}")
 
 
-def _cut(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+def _cut(exchange: GatewayExchange, one: PickerStream) -> Iterator[Finding]:
     """A response that was cut at the model server, and is whole at the client.
 
     One without any framing ends with its connection. Of what the gateway added, as an event that tells of the error,
@@ -280,7 +279,7 @@ def _cut(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
         yield exchange.fail(EXTP, expected, f"{got.status}, and {plural(len(body), 'byte')} as the whole body")
 
 
-def _lost(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+def _lost(exchange: GatewayExchange, one: PickerStream) -> Iterator[Finding]:
     """A response that the model server gave whole, and the EPP released: the client gets it, unless it took too long.
 
     So it does one of which the EPP is told only an error of the gateway's own, unless it is a long one. Where requests
@@ -316,7 +315,7 @@ def _readable(
     came: ExchangeOpened | UpstreamResponse,
     out: UpstreamRequest | ClientResponse,
     attempt: UpstreamAttempt | None,
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """The headers that say how to read a body, where the EPP left them alone: it is what they say, and what came with
     it if it is the same."""
     body, got, changed = whole_body(came), whole_body(out), header_list(direction)
@@ -347,7 +346,7 @@ def _said(name: str, value: bytes) -> str:
 
 def _method(
     exchange: GatewayExchange, opened: ExchangeOpened, direction: StreamDirection, attempt: UpstreamAttempt
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """No EPP can change the method; a gateway may fetch with GET what a client asks for with HEAD."""
     told = next(iter(values_of(sent_headers(direction), ":method")), None)
     got = header(attempt.request.headers, b":method")
@@ -359,7 +358,7 @@ def _method(
 
 def _path(
     exchange: GatewayExchange, opened: ExchangeOpened, before: UpstreamAttempt, attempt: UpstreamAttempt
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     """A gateway may ask for another path than its client, but for one and the same in all attempts at a pool; and on
     the client's path for its query."""
     path, _, query = opened.path.partition("?")

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.findings import not_applicable, passed
 from conformance.judges.gateway.calling import takes_none
 from conformance.judges.gateway.walk import Sort, WalkedItem, due, position, walked, without
 from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
-from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.endpoints import parse_list
+from conformance.verdict import Finding
 
 FOLLOWED, WALKED, FALLBACK, STEERED = "DP-DEST-01", "DP-DEST-02", "DP-DEST-03", "DP-DEST-04"
 SAME_POOL, OTHER_POOL = "DP-SCOPE-01", "DP-SCOPE-02"
@@ -63,7 +64,7 @@ def given(exchange: GatewayExchange, one: PickerStream) -> str | None:
 
 
 @judge_of_gateway_exchange(FOLLOWED, WALKED, FALLBACK, SAME_POOL, OTHER_POOL, SPLIT)
-def destination(exchange: GatewayExchange) -> Iterator[Ruling]:
+def destination(exchange: GatewayExchange) -> Iterator[Finding]:
     """The attempts of the request, EPP by EPP."""
     if exchange.opened is None:
         yield not_applicable(FOLLOWED, "the HTTP sides were not observed")
@@ -112,7 +113,7 @@ def _plan(exchange: GatewayExchange, one: PickerStream) -> GivenDestination:
 
 def _unasked(
     exchange: GatewayExchange, attempt: UpstreamAttempt, backend: str | None, before: Sequence[GivenDestination]
-) -> Ruling:
+) -> Finding:
     rule = SPLIT if exchange.splits else OTHER_POOL
     if backend is not None and before and exchange.facts.applies(rule):
         expected = f"the EPP of the pool that {attempt.endpoint} is in ({backend}) is asked first"
@@ -122,7 +123,7 @@ def _unasked(
     return exchange.fail(FOLLOWED, expected, f"it went to {attempt.endpoint} before", at=attempt)
 
 
-def _reused(exchange: GatewayExchange, attempt: UpstreamAttempt, plan: GivenDestination) -> Ruling | None:
+def _reused(exchange: GatewayExchange, attempt: UpstreamAttempt, plan: GivenDestination) -> Finding | None:
     """The request had moved on to another pool, and came back to an endpoint of the one before."""
     if not exchange.backends or not exchange.facts.applies(OTHER_POOL):
         return None
@@ -147,7 +148,7 @@ class _Walk:
         self._falls_back = False
         self._items: tuple[WalkedItem, ...] = ()
 
-    def judge(self) -> Iterator[Ruling]:
+    def judge(self) -> Iterator[Finding]:
         exchange, applies = self._exchange, self._exchange.facts.applies
         if self._plan.text is None:
             return
@@ -194,7 +195,7 @@ class _Walk:
         assert release is not None
         return (attempt.t - release.entry.t) / 1e9
 
-    def _owed(self, start: int, spent: int) -> Iterator[Ruling]:
+    def _owed(self, start: int, spent: int) -> Iterator[Finding]:
         exchange = self._exchange
         owed = due(self._items, start)
         if owed.endpoint is not None and self._last and self._goes_on(owed.cost, spent):
@@ -220,7 +221,7 @@ class _Walk:
             return False  # also where the last did not: they may have been sent at a time
         return self._attempts[-1].status in exchange.gateway.retry_statuses and spent + cost <= retries
 
-    def _astray(self, attempt: UpstreamAttempt, expected: str, number: int, *, hasty: bool) -> Iterator[Ruling]:
+    def _astray(self, attempt: UpstreamAttempt, expected: str, number: int, *, hasty: bool) -> Iterator[Finding]:
         exchange = self._exchange
         dead = bool(self._items) and self._items[0].sort is not Sort.SURE
         wanted = f"{expected}, which is next in {self._text!r}"
@@ -239,7 +240,7 @@ class _Walk:
             return SAME_POOL
         return WALKED if len(self._items) > 1 else FOLLOWED
 
-    def _kept(self) -> Iterator[Ruling]:
+    def _kept(self) -> Iterator[Finding]:
         yield passed(FOLLOWED)
         if len(self._items) > 1:
             fallback = self._falls_back and self._attempts[-1].endpoint == self._items[-1].endpoint
@@ -264,7 +265,7 @@ def _why_not(items: Sequence[WalkedItem], start: int) -> str:
 
 
 @judge_of_episode(STEERED, role="data-plane")
-def client(episode_view: EpisodeView) -> Iterator[Ruling]:
+def client(episode_view: EpisodeView) -> Iterator[Finding]:
     """The client names an endpoint, and the EPP another or none: the client's word must not count.
 
     That one request comes to the endpoint named may be chance, unless the gateway does not even know that endpoint. So
@@ -306,7 +307,7 @@ def _on_its_own(exchange: GatewayExchange) -> bool:
     return not kept and not late and named.isdisjoint(exchange.client_destinations)
 
 
-def _steered(exchange: GatewayExchange, attempt: UpstreamAttempt, expected: str) -> Ruling:
+def _steered(exchange: GatewayExchange, attempt: UpstreamAttempt, expected: str) -> Finding:
     actual = f"{attempt.endpoint}, which the client named in its header"
     hint = "Remove the client's own header before the EPP is asked."
     return exchange.fail(STEERED, expected, actual, at=attempt, hint=hint)

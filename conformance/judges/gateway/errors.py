@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.findings import not_applicable, passed
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_gateway_exchange
-from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.printable import plural
 from conformance.reading.destination import apply
+from conformance.verdict import Finding
 from ext_proc.messages import HeaderValueOption, ImmediateResponse
 from ext_proc.record import ClientResponse, values
 
@@ -21,7 +22,7 @@ _FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "date
 
 
 @judge_of_gateway_exchange(ERR)
-def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
+def relayed(exchange: GatewayExchange) -> Iterator[Finding]:
     """The last EPP that was asked answered itself."""
     last = exchange.asked[-1] if exchange.asked else None
     message = (last.immediate or last.withdrawal or last.refusal) if last is not None else None
@@ -46,7 +47,7 @@ def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
         yield _wrong(exchange, answer, code) or passed(ERR)
 
 
-def _wrong(exchange: GatewayExchange, answer: ImmediateResponse, code: int) -> Ruling | None:
+def _wrong(exchange: GatewayExchange, answer: ImmediateResponse, code: int) -> Finding | None:
     if exchange.response is None:
         return exchange.fail(ERR, f"the client gets {code}", "the client got no response")
     at, got = exchange.response

@@ -10,16 +10,17 @@ from collections.abc import Iterator, Sequence
 
 from conformance.evidence.episode import Expectation
 from conformance.judges.epp.expectation import about
+from conformance.judges.findings import not_applicable, passed
 from conformance.judges.gateway.calling import takes_none
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.picker_stream import PickerStream
-from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.conversation import NONE
 from conformance.reading.endpoints import canonical
+from conformance.verdict import Finding
 from ext_proc.record import UNCONNECTED, ClientResponse, Entry, ExchangeOpened
 
 
-def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
+def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Finding]:
     """The scenario's expectation of `exchange`; `blamed`: fault was already found with it."""
     expected = exchange.facts.context.expectations.get(exchange.exchange)
     requirement = about(expected, exchange.facts) if expected is not None else None
@@ -45,13 +46,13 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
     served, status = _served(exchange, requirement, expected), _status(exchange, requirement, expected)
     if served is None and status is not None and _tells_of_no_response(exchange):
         yield not_applicable(requirement, "the gateway did not tell its EPP of the response")
-    elif (ruling := served or status) is None:
+    elif (finding := served or status) is None:
         yield passed(requirement)
     elif _refuses_the_undirected(exchange):
         reason = f"the EPP let the headers go without a destination, and the gateway answered {exchange.status} itself"
         yield not_applicable(requirement, reason)
     elif not blamed:
-        yield ruling
+        yield finding
 
 
 def _shows_no_bodies(asked: PickerStream) -> bool:
@@ -88,7 +89,7 @@ def _tells_of_no_response(exchange: GatewayExchange) -> bool:
     return exchange.final is not None and bool(exchange.asked) and exchange.asked[-1].stream.response.headers is None
 
 
-def _served(exchange: GatewayExchange, requirement: str, expected: Expectation) -> Ruling | None:
+def _served(exchange: GatewayExchange, requirement: str, expected: Expectation) -> Finding | None:
     if expected.served_by is None:
         return None
     last = exchange.attempts[-1] if exchange.attempts else None
@@ -99,7 +100,7 @@ def _served(exchange: GatewayExchange, requirement: str, expected: Expectation) 
     return exchange.fail(requirement, f"the request is served by {' or '.join(expected.served_by)}", at=last)
 
 
-def _status(exchange: GatewayExchange, requirement: str, expected: Expectation) -> Ruling | None:
+def _status(exchange: GatewayExchange, requirement: str, expected: Expectation) -> Finding | None:
     if not expected.status or exchange.status in expected.status:
         return None
     return exchange.fail(requirement, [f"the client gets {status}" for status in expected.status])

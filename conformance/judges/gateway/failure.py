@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.findings import passed
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_gateway_exchange
-from conformance.judges.ruling import Ruling, passed
 from conformance.printable import plural
+from conformance.verdict import Finding
 from ext_proc.record import ClientResponse, ExchangeOpened, UpstreamRequest, UpstreamResponse, whole_body
 
 FAIL = "DP-FAIL-01"
@@ -20,7 +21,7 @@ _Passage = tuple[ExchangeOpened | UpstreamResponse, UpstreamRequest | ClientResp
 
 
 @judge_of_gateway_exchange(FAIL)
-def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
+def failure_mode(exchange: GatewayExchange) -> Iterator[Finding]:
     """The request fails (closed), or is sent on all the same (open)."""
     if exchange.opened is None or exchange.aborted or (exchange.backends and not exchange.gateway.split_header):
         return
@@ -44,7 +45,7 @@ def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
         yield exchange.fail(FAIL, f"the request is sent on: {why}, and the gateway fails open", hint=hint)
 
 
-def _not_let_go(exchange: GatewayExchange) -> Iterator[Ruling]:
+def _not_let_go(exchange: GatewayExchange) -> Iterator[Finding]:
     """A whole request that went on, closed, though its EPP failed after its pick and gave nothing back of the body."""
     last = exchange.asked[-1] if exchange.asked else None
     if exchange.fails_open or last is None or last.release is None or last.passed or not last.broke:
@@ -62,7 +63,7 @@ def _not_let_go(exchange: GatewayExchange) -> Iterator[Ruling]:
         yield passed(FAIL)
 
 
-def _cut(exchange: GatewayExchange, why: str) -> Ruling | None:
+def _cut(exchange: GatewayExchange, why: str) -> Finding | None:
     """A request that is sent on without the EPP, or the response to it, of which only the beginning arrives, or none of
     the response."""
     if any(one.stream.request.body_answers for one in exchange.asked):

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator
 from conformance.judges.gateway.contents import EXTP
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.picker_stream import PickerStream
-from conformance.judges.ruling import Ruling
 from conformance.reading.destination import sent_headers, values_of
 from conformance.reading.recorded import PLACEHOLDER
 from conformance.reading.stream_direction import StreamDirection
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 from ext_proc.record import Headers, values
 
 OWN = frozenset(
@@ -42,7 +41,7 @@ OWN = frozenset(
 _PORT = re.compile(r":\d*$")
 
 
-def heads(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+def heads(one: PickerStream, exchange: GatewayExchange) -> Iterator[Finding]:
     """What the headers messages of a stream say of the request and of the response, and is not so."""
     opened = exchange.opened
     if opened is None or exchange.aborted or exchange.expired:
@@ -62,7 +61,7 @@ def heads(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
 
 def _compared(
     exchange: GatewayExchange, direction: StreamDirection, came: Headers, went: Headers, by: str, to: str
-) -> Iterator[Ruling]:
+) -> Iterator[Finding]:
     told = sent_headers(direction)
     for name in dict.fromkeys(name.lower() for name, _ in came):
         if name.decode("latin-1") in OWN:
@@ -75,7 +74,7 @@ def _compared(
         yield exchange.fail(EXTP, expected, f"the EPP is told {_text(name, said)}", at=direction.headers)
 
 
-def _authority(exchange: GatewayExchange, direction: StreamDirection, came: str, went: Headers) -> Iterator[Ruling]:
+def _authority(exchange: GatewayExchange, direction: StreamDirection, came: str, went: Headers) -> Iterator[Finding]:
     """The authority, which HTTP/1.1 calls host, where it went on as the client gave it, and the EPP is told another
     host. Gateways have hosts in a normal form, and other names for them, which nothing forbids."""
     told = sent_headers(direction)

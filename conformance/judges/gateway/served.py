@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from conformance.judges.findings import not_applicable, passed
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_gateway_exchange
-from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.decoded_message import RESPONSE, DecodedMessage
 from conformance.reading.endpoints import canonical, parse
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 from ext_proc.headers import plain
 from ext_proc.protocol import SERVED
 from ext_proc.record import Author
@@ -20,7 +20,7 @@ SRVD, SCOPE = "DP-SRVD-01", "DP-SCOPE-03"
 
 
 @judge_of_gateway_exchange(SRVD, SCOPE)
-def served(exchange: GatewayExchange) -> Iterator[Ruling]:
+def served(exchange: GatewayExchange) -> Iterator[Finding]:
     """What the headers message of the response says; where no client was observed, only whether it has its shape."""
     namespace = exchange.facts.context.destination_namespace
     for one in exchange.asked:
@@ -38,7 +38,7 @@ def served(exchange: GatewayExchange) -> Iterator[Ruling]:
         yield from _report(exchange, exchange.final.endpoint, namespace)
 
 
-def _report(exchange: GatewayExchange, endpoint: str, namespace: str) -> Iterator[Ruling]:
+def _report(exchange: GatewayExchange, endpoint: str, namespace: str) -> Iterator[Finding]:
     backend = exchange.backend_of(endpoint)
     learned = {one.at: _told(one, namespace) for one in exchange.asked}
     own = [one for one in exchange.asked if backend is None or one.epp in ("", backend)]
@@ -70,7 +70,7 @@ def _report(exchange: GatewayExchange, endpoint: str, namespace: str) -> Iterato
     yield _missing(exchange, right, endpoint, namespace)
 
 
-def _missing(exchange: GatewayExchange, right: PickerStream, endpoint: str, namespace: str) -> Ruling:
+def _missing(exchange: GatewayExchange, right: PickerStream, endpoint: str, namespace: str) -> Finding:
     """The headers of the response do not say it. That a later message does is within the text; EPPs look at these."""
     found = ((message, _value(message, namespace)) for message in _responses(right))
     late = next((message for message, value in found if value is not None and canonical(value) == endpoint), None)
@@ -97,7 +97,7 @@ def _responses(one: PickerStream) -> list[DecodedMessage]:
     return [m for m in message if m.author is Author.DATA_PLANE and m.side == RESPONSE and m.request is not None]
 
 
-def _contradiction(exchange: GatewayExchange, one: PickerStream, namespace: str) -> Ruling | None:
+def _contradiction(exchange: GatewayExchange, one: PickerStream, namespace: str) -> Finding | None:
     """Two messages of the response on one stream that name different endpoints."""
     told = [(message, value) for message in _responses(one) if (value := _value(message, namespace)) is not None]
     other = next((message for message, value in told if canonical(value) != canonical(told[0][1])), None)

@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.findings import passed
 from conformance.judges.gateway.destination import SPLIT
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_episode
-from conformance.judges.ruling import Ruling, passed
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 SHARE = "DP-SPLIT-02"
 
@@ -22,7 +22,7 @@ LUCK = 1e-6
 
 
 @judge_of_episode(SPLIT, SHARE, role="data-plane")
-def split(episode_view: EpisodeView) -> Iterator[Ruling]:
+def split(episode_view: EpisodeView) -> Iterator[Finding]:
     """The requests that were sent to the route that splits."""
     found = [one for one in episode_view.gateway_exchanges if one.splits and one.response is not None]
     if not found:
@@ -35,7 +35,7 @@ def split(episode_view: EpisodeView) -> Iterator[Ruling]:
         yield _share(found, empty[0])
 
 
-def _both(found: Sequence[GatewayExchange], names: Sequence[str]) -> Iterator[Ruling]:
+def _both(found: Sequence[GatewayExchange], names: Sequence[str]) -> Iterator[Finding]:
     """With endpoints in both pools, both are asked. Otherwise nothing is known of the split."""
     asked = {stream.epp for one in found for stream in one.asked}
     if len(asked) == 1 and len(names) * 2.0 ** -len(found) < LUCK:
@@ -45,7 +45,7 @@ def _both(found: Sequence[GatewayExchange], names: Sequence[str]) -> Iterator[Ru
         yield found[-1].fail(SPLIT, expected, actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
 
 
-def _share(found: Sequence[GatewayExchange], empty: str) -> Ruling:
+def _share(found: Sequence[GatewayExchange], empty: str) -> Finding:
     """The pool `empty` has no endpoints. What a gateway that splits evenly loses by that is about a half."""
     failed = [one for one in found if one.status is None or one.status >= 500]
     if _at_least(len(failed), len(found)) >= LUCK:

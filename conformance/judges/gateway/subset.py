@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.findings import not_applicable, passed
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_gateway_exchange
-from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.decoded_message import REQUEST, DecodedMessage
 from conformance.reading.endpoints import canonical, parse
 from conformance.reading.request_metadata import SubsetHint, subset_hint
+from conformance.verdict import Finding
 from ext_proc.headers import plain
 from ext_proc.protocol import SUBSET
 from ext_proc.record import Author
@@ -19,13 +20,13 @@ SUB = "DP-SUB-01"
 
 
 @judge_of_gateway_exchange(SUB)
-def shape(exchange: GatewayExchange) -> Iterator[Ruling]:
+def shape(exchange: GatewayExchange) -> Iterator[Finding]:
     """The hint on each stream of the request."""
     for one in exchange.asked:
         yield _hint(exchange, one)
 
 
-def _hint(exchange: GatewayExchange, one: PickerStream) -> Ruling:
+def _hint(exchange: GatewayExchange, one: PickerStream) -> Finding:
     namespace = exchange.facts.context.subset_namespace
     where = f"{namespace}: {{{SUBSET}: [<ip:port>, …]}}"
     hint = subset_hint(one.conversation, namespace)

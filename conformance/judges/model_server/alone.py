@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.model_server.gauges import KV, RUNNING
 from conformance.judges.registry import judge_of_episode
-from conformance.judges.ruling import Ruling
 from conformance.judges.server_view import APART, SHOWN, Scraped, ServerView, held_for
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 ROOM = 2.0
 """By what factor requests may seem to fill more than all of the cache: prompts differ a little in their tokens."""
@@ -20,7 +19,7 @@ many as these may run at a time."""
 
 
 @judge_of_episode(RUNNING, role="model-server")
-def one_too_many(episode: EpisodeView) -> Iterator[Ruling]:
+def one_too_many(episode: EpisodeView) -> Iterator[Finding]:
     """With one request at a time, the gauge never shows one: it is always more. For a moment it may be, between two."""
     view = episode.server
     shown = [one for one in _alone(view) if (view.value(one, "running") or 0) > 0]
@@ -33,7 +32,7 @@ def one_too_many(episode: EpisodeView) -> Iterator[Ruling]:
 
 
 @judge_of_episode(KV, role="model-server")
-def no_room(episode: EpisodeView) -> Iterator[Ruling]:
+def no_room(episode: EpisodeView) -> Iterator[Finding]:
     """One short request fills so much of the cache that the requests with long prompts that run together, which take
     as much each, or more, could not all be in it. Ranks have a cache each, and are left out."""
     view = episode.server

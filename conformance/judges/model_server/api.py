@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.findings import passed, recorded, violation
 from conformance.judges.model_server.objects import (
     SPARSE,
     Wrong,
@@ -27,12 +28,11 @@ from conformance.judges.model_server.objects import (
     uncut,
 )
 from conformance.judges.registry import judge_of_episode
-from conformance.judges.ruling import Nature, Ruling, passed, recorded, violation
 from conformance.judges.server_view import ServerExchange
 from conformance.printable import plural
 from conformance.reading.server_answer import DONE, ServerAnswer, error_message, json_of
 from conformance.scenario.server_stimulus import SEVERAL
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Nature, Verdict
 
 COMPLETIONS, CHAT = "MS-API-01", "MS-API-02"
 REQUIREMENT = {"completions": COMPLETIONS, "models": COMPLETIONS, "chat": CHAT}
@@ -40,7 +40,7 @@ OVERLOADED = (429, 503)
 
 
 @judge_of_episode(COMPLETIONS, CHAT, role="model-server")
-def answers(episode: EpisodeView) -> Iterator[Ruling]:
+def answers(episode: EpisodeView) -> Iterator[Finding]:
     """Every request of a scenario, but those for an adapter."""
     for one in episode.server.exchanges:
         cut_off = one.answer is not None and one.answer.event.outcome != "response" and episode.exit is not None
@@ -49,7 +49,7 @@ def answers(episode: EpisodeView) -> Iterator[Ruling]:
 
 
 @judge_of_episode(COMPLETIONS, CHAT, role="model-server")
-def ids(episode: EpisodeView) -> Iterator[Ruling]:
+def ids(episode: EpisodeView) -> Iterator[Finding]:
     """An id tells an answer from those to other requests; a server may make it of the request, or of its name."""
     of: dict[str, ServerExchange] = {}
     for one in episode.server.exchanges:
@@ -65,7 +65,7 @@ def ids(episode: EpisodeView) -> Iterator[Ruling]:
 
 
 @judge_of_episode(COMPLETIONS, CHAT, role="model-server")
-def process(episode: EpisodeView) -> Iterator[Ruling]:
+def process(episode: EpisodeView) -> Iterator[Finding]:
     """The server ended by itself."""
     if episode.exit is None:
         return
@@ -81,7 +81,7 @@ def process(episode: EpisodeView) -> Iterator[Ruling]:
     )
 
 
-def _judge(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Iterator[Ruling]:
+def _judge(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Iterator[Finding]:
     event = answer.event
     if event.outcome == "expired":
         wanted = "an answer"
@@ -123,7 +123,7 @@ def _strange(found: Sequence[dict[str, Any]], one: ServerExchange) -> Wrong | No
     return odd(found) or early(found, most) or uncut(found, most) or (overcached(found) if _one(one) else None)
 
 
-def _refused(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Ruling:
+def _refused(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Finding:
     status = answer.event.status or 0
     if one.asked.wrong == "unknown-model" and status == 200:
         return recorded(requirement, "an unknown model is served from the base model", exchange=one.exchange)
@@ -139,7 +139,7 @@ def _refused(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Rul
     return passed(requirement)
 
 
-def _models(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Ruling:
+def _models(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Finding:
     """Listing models is no part of the two APIs, but clients expect it beside them."""
     body = answer.json
     cards = body.get("data") if isinstance(body, dict) else None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from conformance.judges.ruling import Ruling
 from conformance.judges.server_view import APART, SHOWN, Scraped, ServerView, held_for
 from conformance.reading.server_metrics import ONE, TOGETHER
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 MEANS = {"queued": "wait", "running": "run"}
 """What the requests do that a gauge counts."""
@@ -17,7 +16,7 @@ NEARLY_ALL = 0.9
 """Share of the scrapes with a queue that must show one too many: when load is raised, pages are behind."""
 
 
-def too_high(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
+def too_high(view: ServerView, requirement: str, meaning: str) -> Finding | None:
     """A gauge that counts more than can be.
 
     One scrape does not tell: gauges lag behind, and others may ask the server for a moment.
@@ -47,7 +46,7 @@ def too_high(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
     )
 
 
-def one_more(view: ServerView, requirement: str) -> Ruling | None:
+def one_more(view: ServerView, requirement: str) -> Finding | None:
     """A queue that is one longer than it can be, whenever there is one: nearly every scrape shows it, on pages that
     change. Another client that never ceases to ask shows alike."""
     waits = tuple(one for one in view.readable if one.loaded and (view.value(one, "queued") or 0) > 0)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile, pairwise
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.findings import not_applicable, passed
 from conformance.judges.model_server.excess import MEANS, one_more, too_high
 from conformance.judges.model_server.seen import all_run, cache_untold, untold
 from conformance.judges.registry import judge_of_episode
-from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.judges.server_view import SHOWN, Scraped, ServerExchange, ServerView, held_for
 from conformance.printable import plural
 from conformance.reading.metrics_page import MetricReading
 from conformance.reading.server_metrics import BETWEEN, ONE, PART
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 QUEUED, KV, RUNNING, BLOCKS = "MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-MET-05"
 
@@ -37,7 +37,7 @@ VISIBLE = 0.02
 
 
 @judge_of_episode(QUEUED, role="model-server")
-def queued(episode: EpisodeView) -> Iterator[Ruling]:
+def queued(episode: EpisodeView) -> Iterator[Finding]:
     """The queue: more is sent than runs, so that requests wait; when all have ended, none does."""
     view = episode.server
     if not _asked(episode, QUEUED):
@@ -46,7 +46,7 @@ def queued(episode: EpisodeView) -> Iterator[Ruling]:
 
 
 @judge_of_episode(RUNNING, role="model-server")
-def running(episode: EpisodeView) -> Iterator[Ruling]:
+def running(episode: EpisodeView) -> Iterator[Finding]:
     """The running requests: some run, and when all have ended, none does."""
     view = episode.server
     if not _asked(episode, RUNNING):
@@ -55,7 +55,7 @@ def running(episode: EpisodeView) -> Iterator[Ruling]:
 
 
 @judge_of_episode(KV, role="model-server")
-def kv_cache(episode: EpisodeView) -> Iterator[Ruling]:
+def kv_cache(episode: EpisodeView) -> Iterator[Finding]:
     """The KV cache: it fills under long prompts, and by nothing else; when they have ended, it is less full."""
     view = episode.server
     if not _asked(episode, KV):
@@ -68,7 +68,7 @@ def kv_cache(episode: EpisodeView) -> Iterator[Ruling]:
 
 
 @judge_of_episode(BLOCKS, role="model-server")
-def blocks(episode: EpisodeView) -> Iterator[Ruling]:
+def blocks(episode: EpisodeView) -> Iterator[Finding]:
     """Block size and number of blocks: whole numbers above 0 that stay the same, where they are shown."""
     view = episode.server
     for meaning in ("block_size", "blocks"):
@@ -103,8 +103,8 @@ def _asked(episode: EpisodeView, requirement: str) -> bool:
 
 
 def _moves(
-    view: ServerView, requirement: str, meaning: str, shown: Callable[[ServerView], Ruling | None]
-) -> Iterator[Ruling]:
+    view: ServerView, requirement: str, meaning: str, shown: Callable[[ServerView], Finding | None]
+) -> Iterator[Finding]:
     yield (
         _wrong(view, requirement, meaning, _count)
         or shown(view)
@@ -119,7 +119,7 @@ def _moves(
 
 def _wrong(
     view: ServerView, requirement: str, meaning: str, check: Callable[[MetricReading, float], tuple[str, str] | None]
-) -> Ruling | None:
+) -> Finding | None:
     """What is wrong with the metric on any page: it is missing, of another type, or out of its range."""
     names = " or ".join(getattr(view.claims.names, meaning)) or f"a name for {meaning}"
     found = list(view.readings(meaning))
@@ -153,7 +153,7 @@ def _share(metric: MetricReading, value: float) -> tuple[str, str] | None:
     return f"{metric.selector} is a fraction from 0 to 1", hint
 
 
-def _old_name(view: ServerView) -> Iterator[Ruling]:
+def _old_name(view: ServerView) -> Iterator[Finding]:
     """A name that was given up, alone: current EPPs don't read it."""
     names = view.claims.names.kv_cache
     for one, metric in view.readings("kv_cache"):
@@ -167,7 +167,7 @@ def _old_name(view: ServerView) -> Iterator[Ruling]:
 # -- whether it moves --------------------------------------------------------------------------------------------------
 
 
-def _queue_shown(view: ServerView) -> Ruling | None:
+def _queue_shown(view: ServerView) -> Finding | None:
     loaded = tuple(one for one in view.readable if one.loaded)
     if any((view.value(one, "queued") or 0) > 0 for one in loaded):
         return None
@@ -200,7 +200,7 @@ def _must_wait(view: ServerView, one: Scraped) -> bool:
     return one.event.sent - begun >= WAITING
 
 
-def _running_shown(view: ServerView) -> Ruling | None:
+def _running_shown(view: ServerView) -> Finding | None:
     loaded = tuple(one for one in view.readable if one.loaded)
     if any((view.value(one, "running") or 0) > 0 for one in loaded):
         return None
@@ -215,7 +215,7 @@ def _running_shown(view: ServerView) -> Ruling | None:
     return unseen or not_applicable(RUNNING, "answers were over before a scrape could show them")
 
 
-def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
+def _too_low(view: ServerView, requirement: str, meaning: str) -> Finding | None:
     """A gauge that never counts more than one, though more wait, or run, for long enough: it says only whether. If it
     counts a part at every scrape, it may count what the server keeps in one of several places: that is warned of.
 
@@ -246,7 +246,7 @@ def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
     return view.fail(requirement, expected, actual, at=worst, hint="Does it say whether there is one?")
 
 
-def _returned(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
+def _returned(view: ServerView, requirement: str, meaning: str) -> Finding | None:
     """When nothing is in flight any more, the gauge falls to 0."""
     rest = view.phase("rest")
     if rest is None or rest.met or view.phase("over") is None:
@@ -265,7 +265,7 @@ _KEPT = "Does it count blocks that are only kept for later prompts, or show the 
 """What makes a cache look full for good, and is not wrong by the text."""
 
 
-def _kv_shown(view: ServerView) -> Ruling:
+def _kv_shown(view: ServerView) -> Finding:
     loaded = _long(view)
     first = next((one for one in view.readable if not one.loaded), loaded[0] if loaded else None)
     idle = (view.value(first, "kv_cache") if first is not None else None) or 0.0
@@ -299,7 +299,7 @@ def _long(view: ServerView) -> tuple[Scraped, ...]:
     return tuple(one for one in view.readable if one.loaded and one.load and one.load.words == view.words)
 
 
-def _kv_of_nothing(view: ServerView) -> Ruling | None:
+def _kv_of_nothing(view: ServerView) -> Finding | None:
     """The gauge rises again and again while nothing runs or waits, and the suite has nothing in flight."""
     still = [one for one in view.readable if not one.event.most and _at_rest(view, one)]
     asked = [one.at for one in view.exchanges]
@@ -321,7 +321,7 @@ def _at_rest(view: ServerView, one: Scraped) -> bool:
     return view.value(one, "running") is not None and view.metrics.idle(one.page)
 
 
-def _kv_left(view: ServerView) -> Iterator[Ruling]:
+def _kv_left(view: ServerView) -> Iterator[Finding]:
     """When all long prompts have ended, and short ones after them, the gauge shows less than it did."""
     loaded = _long(view)
     if not loaded:

@@ -12,15 +12,15 @@ from itertools import pairwise
 from typing import Any
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.findings import passed
 from conformance.judges.model_server.api import OVERLOADED
 from conformance.judges.registry import judge_of_episode
-from conformance.judges.ruling import Ruling, passed
 from conformance.judges.server_view import SHOWN, Scraped, ServerExchange, ServerView, held_for
 from conformance.printable import plural
 from conformance.reading.metrics_page import MetricReading, MetricSample
 from conformance.reading.server_answer import ServerAnswer
 from conformance.reading.server_metrics import MAX, RUNS, WAITS, adapters_of
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 SERVED, GAUGE, LABELS, NEWEST, WAITING = "MS-LORA-01", "MS-LORA-02", "MS-LORA-03", "MS-LORA-04", "MS-LORA-05"
 
@@ -38,11 +38,11 @@ TIES = 2.0
 
 
 @judge_of_episode(SERVED, role="model-server")
-def served(episode: EpisodeView) -> Iterator[Ruling]:
+def served(episode: EpisodeView) -> Iterator[Finding]:
     """A request for an adapter is served, and by the adapter: some servers serve any name from the base model."""
     view = episode.server
     asked = [one for one in view.exchanges if one.asked.adapter and one.answer is not None]
-    doubtful: Ruling | None = None
+    doubtful: Finding | None = None
     for one in asked:
         if (answer := one.answer) is None or _has_choices(answer):
             continue
@@ -98,7 +98,7 @@ def _gauge_names(view: ServerView) -> bool:
 
 
 @judge_of_episode(GAUGE, role="model-server")
-def gauge(episode: EpisodeView) -> Iterator[Ruling]:
+def gauge(episode: EpisodeView) -> Iterator[Finding]:
     """The LoRA gauge under load of adapters: its type, its value, and that it changes."""
     view = episode.server
     if not _concerned(episode, GAUGE):
@@ -162,7 +162,7 @@ def _no_time(one: Scraped, sample: MetricSample) -> tuple[str, str] | None:
 
 
 @judge_of_episode(LABELS, role="model-server")
-def labels(episode: EpisodeView) -> Iterator[Ruling]:
+def labels(episode: EpisodeView) -> Iterator[Finding]:
     """`max_lora` and `running_lora_adapters`, with the adapters that run, and no more of them than can."""
     view = episode.server
     if not _concerned(episode, LABELS):
@@ -181,7 +181,7 @@ def labels(episode: EpisodeView) -> Iterator[Ruling]:
         yield _run_together(view) or _left_out(view) or _too_many(view) or _in_turn(view) or _listed(view)
 
 
-def _run_together(view: ServerView) -> Ruling | None:
+def _run_together(view: ServerView) -> Finding | None:
     """Adapters are named as if they were one, with something else than a comma between them."""
     known = set(view.claims.adapters)
     if not known:
@@ -195,7 +195,7 @@ def _run_together(view: ServerView) -> Ruling | None:
     return None
 
 
-def _in_turn(view: ServerView) -> Ruling | None:
+def _in_turn(view: ServerView) -> Finding | None:
     """Not all are named at a time, although each had its first token and was not at its end: at every such scrape,
     however often the gauge was set meanwhile."""
     known = set(view.claims.adapters)
@@ -215,7 +215,7 @@ def _in_turn(view: ServerView) -> Ruling | None:
     return view.fail(LABELS, expected, actual, at=run[-1][0], verdict=Verdict.WARN)
 
 
-def _too_many(view: ServerView) -> Ruling | None:
+def _too_many(view: ServerView) -> Finding | None:
     """More adapters in GPU memory than can be, by the page itself. Several engines together may have more; and one may
     have more in memory than it takes into a batch, which is not what the text has, but nearly."""
     loaded = [one for one in view.readable if one.loaded]
@@ -229,7 +229,7 @@ def _too_many(view: ServerView) -> Ruling | None:
     return view.fail(LABELS, expected, actual, at=one, hint=hint, verdict=Verdict.WARN)
 
 
-def _left_out(view: ServerView) -> Ruling | None:
+def _left_out(view: ServerView) -> Finding | None:
     """An adapter is never named, although each had its first token, and was not at its end, for long enough."""
     known = view.claims.adapters
     run = [one for one in view.readable if _one_each(view, one) and one.event.begun >= len(known)]
@@ -251,7 +251,7 @@ def _one_each(view: ServerView, one: Scraped) -> bool:
     return one.loaded and one.load is not None and one.load.level == known and one.event.sent >= known
 
 
-def _listed(view: ServerView) -> Ruling:
+def _listed(view: ServerView) -> Finding:
     pages = [(one, found) for one, found in view.readings("lora") if one.loaded and one.event.begun > 0]
     known = set(view.claims.adapters)
     if any(known & adapters_of(sample, RUNS) for _, found in pages for sample in found.samples):
@@ -264,7 +264,7 @@ def _listed(view: ServerView) -> Ruling:
 
 
 @judge_of_episode(WAITING, role="model-server")
-def waiting(episode: EpisodeView) -> Iterator[Ruling]:
+def waiting(episode: EpisodeView) -> Iterator[Finding]:
     """`waiting_lora_adapters`: it is there, names what waits for others, and does not name what runs."""
     view = episode.server
     if not _concerned(episode, WAITING):
@@ -288,7 +288,7 @@ def waiting(episode: EpisodeView) -> Iterator[Ruling]:
         yield _none_waits(view) or passed(WAITING)
 
 
-def _none_waits(view: ServerView) -> Ruling | None:
+def _none_waits(view: ServerView) -> Finding | None:
     """No adapter is ever named, although some had to wait, for long enough: as many as can run had begun."""
     held = []
     expected = f"{WAITS} names the adapters that wait to be served"
@@ -310,7 +310,7 @@ def _none_waits(view: ServerView) -> Ruling | None:
 
 
 @judge_of_episode(NEWEST, role="model-server")
-def newest(episode: EpisodeView) -> Iterator[Ruling]:
+def newest(episode: EpisodeView) -> Iterator[Finding]:
     """The series with the largest value names an adapter in flight, as long as one is."""
     view = episode.server
     if not _concerned(episode, NEWEST):
@@ -330,7 +330,7 @@ def newest(episode: EpisodeView) -> Iterator[Ruling]:
         yield _outdated(view, shown[1:]) or passed(NEWEST)
 
 
-def _outdated(view: ServerView, shown: Sequence[tuple[Scraped, MetricReading]]) -> Ruling | None:
+def _outdated(view: ServerView, shown: Sequence[tuple[Scraped, MetricReading]]) -> Finding | None:
     """The newest series names none of the adapters in use, for longer than until a page is brought up to date."""
     old = [(one, found) for one, found in shown if view.metrics.outdated(one.page)]
     expected = "the newest series names the adapters in use"

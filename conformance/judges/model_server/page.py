@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from statistics import median
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.findings import passed
 from conformance.judges.registry import judge_of_episode
-from conformance.judges.ruling import Ruling, passed
 from conformance.judges.server_view import SHOWN, Scraped, ServerView, held_for
 from conformance.reading.metrics_page import Page
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 PAGE = "MS-MET-01"
 
@@ -37,7 +37,7 @@ _HINTS = {
 
 
 @judge_of_episode(PAGE, role="model-server")
-def page(episode: EpisodeView) -> Iterator[Ruling]:
+def page(episode: EpisodeView) -> Iterator[Finding]:
     """Every scrape: answered with 200, whole, and in a format that is read."""
     view = episode.server
     if episode.exit is not None:
@@ -54,7 +54,7 @@ def page(episode: EpisodeView) -> Iterator[Ruling]:
     yield passed(PAGE)
 
 
-def _served_as_epps_ask(view: ServerView) -> Iterator[Ruling]:
+def _served_as_epps_ask(view: ServerView) -> Iterator[Finding]:
     """What the text leaves free, and EPPs do not."""
     if view.pages[0].event.elsewhere:
         hint = "Tell EPPs where it is, or serve it there, too."
@@ -82,7 +82,7 @@ def _own(one: Scraped) -> float:
     return one.event.seconds - one.event.late
 
 
-def _late(view: ServerView, pages: tuple[Scraped, ...], which: str, expected: str, *, own: bool) -> Ruling:
+def _late(view: ServerView, pages: tuple[Scraped, ...], which: str, expected: str, *, own: bool) -> Finding:
     """Pages that are late, by the server's `own` doing or by that of a busy machine."""
     actual = f"{which} took {min(one.event.seconds for one in pages):.2f} s or longer"
     if own:
@@ -96,7 +96,7 @@ def _type(one: Scraped) -> str:
     return one.event.content_type.partition(";")[0].strip().lower()
 
 
-def _problem(view: ServerView, one: Scraped) -> Ruling | None:
+def _problem(view: ServerView, one: Scraped) -> Finding | None:
     event = one.event
     if event.outcome != "page":
         return view.fail(PAGE, "a page of metrics", event.details or event.outcome, at=one)
@@ -125,7 +125,7 @@ def _twice(page: Page) -> str:
     return ""
 
 
-def _counters(view: ServerView) -> Iterator[Ruling]:
+def _counters(view: ServerView) -> Iterator[Finding]:
     """A counter never falls: behind one address is one server, which did not restart."""
     before: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
     for one in view.readable:

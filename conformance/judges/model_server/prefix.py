@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.findings import not_applicable, passed
 from conformance.judges.model_server.objects import cached_of
 from conformance.judges.registry import judge_of_episode
-from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.judges.server_view import ServerExchange
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 PREFIX = "MS-PFX-01"
 
 
 @judge_of_episode(PREFIX, role="model-server")
-def reuse(episode: EpisodeView) -> Iterator[Ruling]:
+def reuse(episode: EpisodeView) -> Iterator[Finding]:
     """The same long prompt again and again: cached tokens in a later answer's usage, or a counter of hits that rises.
 
     Data-parallel ranks have a cache each. If there are as many as prompts, each may have had the prompt once only.
@@ -41,7 +41,7 @@ def reuse(episode: EpisodeView) -> Iterator[Ruling]:
         yield answered[-1].fail(PREFIX, expected, actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
     elif all(one is None for one in cached) and all(value is None for value in values):
         what = "the server reports neither cached tokens nor hits of its cache"
-        yield Ruling(requirement=PREFIX, verdict=Verdict.ATTESTED, actual=what)
+        yield Finding(requirement=PREFIX, verdict=Verdict.ATTESTED, actual=what)
     else:
         told = "cached_tokens is 0" if any(one is not None for one in cached) else "the counter of hits stayed the same"
         hint, verdict = "If it is switched off, say `prefixCache: false` in the profile.", Verdict.FAIL

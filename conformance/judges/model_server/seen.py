@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.judges.ruling import Ruling
 from conformance.judges.server_view import SHOWN, Scraped, ServerView, held_for
 from conformance.reading.server_metrics import BETWEEN, MOST_OF_THEM, PART
+from conformance.verdict import Finding
 
 
 def all_run(view: ServerView) -> bool:
@@ -15,7 +15,7 @@ def all_run(view: ServerView) -> bool:
     return held_for(last, frozenset(whole)) >= SHOWN
 
 
-def untold(view: ServerView, requirement: str, meaning: str, expected: str) -> Ruling | None:
+def untold(view: ServerView, requirement: str, meaning: str, expected: str) -> Finding | None:
     """That there were too few pages, if on none of them the gauges account for what was in flight.
 
     Where a part of the series counts, or may, that is not known. Of what runs, what had begun tells, too.
@@ -36,7 +36,7 @@ def _adds_up(view: ServerView, one: Scraped) -> bool:
     return one.load is not None and abs(counted - one.load.level) < BETWEEN
 
 
-def cache_untold(view: ServerView, requirement: str, most: float) -> Ruling | None:
+def cache_untold(view: ServerView, requirement: str, most: float) -> Finding | None:
     """That there were too few pages, if the gauge of the cache was at `most`, which may be a hundredth of what it is.
 
     What a single page says to run, or had begun, does not prove it: it makes the doubt.

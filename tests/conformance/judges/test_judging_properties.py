@@ -20,7 +20,7 @@ from scripted import (
 
 from conformance.evidence import episode as episodes
 from conformance.evidence.episode import BackendFact, Claims, Context, Episode, Expectation, GatewayFacts
-from conformance.judges import JUDGES, judge, rulings
+from conformance.judges import JUDGES, judge, unweighed
 from conformance.judges.episode_view import EpisodeView
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.endpoints import canonical, parse, parse_list
@@ -192,9 +192,9 @@ def test_judges_keep_to_their_requirements(script, context):
     episode_view = EpisodeView(script.episode, context, CATALOGUE)
     spoken_of = {requirement for one in JUDGES.values() for requirement in one.requirements}
     for one in JUDGES.values():
-        assert {ruling.requirement for ruling in _given_by(one, episode_view)} <= set(one.requirements), one.name
+        assert {finding.requirement for finding in _given_by(one, episode_view)} <= set(one.requirements), one.name
     expected = {e.requirement or (context.requirements or (None,))[0] for e in context.expectations.values()}
-    assert {ruling.requirement for ruling in rulings(episode_view)} <= spoken_of | expected
+    assert {finding.requirement for finding in unweighed(episode_view)} <= spoken_of | expected
 
 
 def _given_by(one, episode_view):
@@ -202,11 +202,11 @@ def _given_by(one, episode_view):
         return one.of_episode(episode_view)
     if one.of_gateway_exchange:
         return (
-            ruling
+            finding
             for one_exchange in episode_view.gateway_exchanges
-            for ruling in one.of_gateway_exchange(one_exchange)
+            for finding in one.of_gateway_exchange(one_exchange)
         )
-    return (ruling for view in episode_view.exchanges for ruling in one.of_exchange(view))
+    return (finding for view in episode_view.exchanges for finding in one.of_exchange(view))
 
 
 @quick
