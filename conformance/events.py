@@ -31,9 +31,8 @@ class Status(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioFinished(RunEvent):
-    """A scenario instance is judged. `episode` is None if nothing was sent."""
+    """A scenario instance is judged: its result with its evidence. `episode` is None if nothing was sent."""
 
-    version: str
     result: ScenarioResult
     episode: Episode | None = None
     context: Context | None = None
@@ -67,12 +66,13 @@ class InTurn:
 
     def __call__(self, event: VersionStarted | ScenarioFinished) -> None:
         """Tell of it now, or when the version's turn comes. A version that is not open has no turn to wait for."""
+        version = event.version if isinstance(event, VersionStarted) else event.result.version
         if isinstance(event, VersionStarted):
-            self._open[event.version] = []
-        if next(iter(self._open), event.version) == event.version or event.version not in self._open:
+            self._open[version] = []
+        if next(iter(self._open), version) == version or version not in self._open:
             self._handler(event)
         else:
-            self._open[event.version].append(event)
+            self._open[version].append(event)
 
     def end(self, version: str) -> None:
         """A version has all its results: the next one has its turn, once those before have ended too."""

@@ -6,9 +6,11 @@ The runner gives one `ScenarioResult` per scenario instance, with every finding 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, SerializationInfo, ValidationInfo
 
 from conformance.described import Described
 from conformance.requirements.catalogue import Catalogue, Requirement
@@ -35,47 +37,108 @@ class GaugeFollowed(Described):
     """Why it is unclear."""
 
 
+def _to_place(names: tuple[str, ...], info: SerializationInfo) -> int:
+    lists: dict[tuple[str, ...], int] = info.context  # type: ignore[assignment]
+    return lists.setdefault(names, len(lists))
+
+
+def _from_place(value: Any, info: ValidationInfo) -> Any:
+    if type(value) is not int:
+        return value
+    if not isinstance(info.context, list) or not 0 <= value < len(info.context):
+        raise ValueError(f"there is no list {value}")
+    return info.context[value]
+
+
+Listed = Annotated[
+    tuple[str, ...],
+    PlainSerializer(_to_place),
+    BeforeValidator(_from_place),
+    Field(json_schema_extra=lambda schema: schema.pop("default", None)),
+]
+"""Names of requirements. Many results have the same: a report has each list once, and results refer to it by place."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioResult:
-    """One scenario instance as run. `findings` are all that its episode gave, also on requirements it does not name.
+class ScenarioResult(Described):
+    """One scenario instance as run, from the judges to the page. Findings with nothing to show leave only a name."""
 
-    `evidence` is the id of the episode, None if nothing was sent. `reason` says why it was skipped, or what was unmet.
-    `reproduce` is the command line that runs just this again.
-    """
-
+    version: str
+    """The protocol version."""
     id: str
+    """The scenario with its variables and, where several were driven, its body mode."""
     scenario: str
+    """The scenario's id in its file."""
     title: str
+    """What it is about."""
     section: str
+    """The protocol's section."""
     requirements: tuple[str, ...]
+    """The requirements that it names, and can fail on."""
     mode: str
+    """The request body mode."""
     verdict: Verdict
+    """Its verdict: the worst on the requirements that it names."""
     findings: tuple[Finding, ...] = ()
+    """Every finding that has something to show, on all requirements."""
+    passed: Listed = ()
+    """The requirements that passed in it: the place of their list in `lists`."""
+    not_applicable: Listed = ()
+    """The requirements that did not apply and have nothing to show: the place of their list in `lists`."""
     reason: str = ""
+    """Why it has this verdict, where its findings do not say it."""
     provisional: bool = False
+    """Whether it runs and is reported, and does not count yet."""
     smoke: bool = False
-    duration: float = 0.0
-    evidence: str | None = None
+    """Whether it is one of the smoke set."""
+    duration: Annotated[float, Field(ge=0)] = 0.0
+    """Seconds that it took."""
+    evidence: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """SHA-256 of its line of the evidence, without the newline; null if it did not run."""
     gauges: tuple[GaugeFollowed, ...] = ()
-    reproduce: str = ""
+    """Whether load that the metrics of pods showed moved the picks of an endpoint picker."""
     source: str = ""
-    """Where the scenario is written, `file:line`."""
+    """File and line of the scenario."""
+
+    def __post_init__(self) -> None:
+        """Leave the names only of findings that have nothing to show, in one order for all results."""
+        for name, verdict in (("passed", Verdict.PASS), ("not_applicable", Verdict.NOT_APPLICABLE)):
+            quiet = {one.requirement for one in self.findings if one.verdict is verdict and _quiet(one)}
+            object.__setattr__(self, name, tuple(sorted({*getattr(self, name), *quiet})))
+        object.__setattr__(self, "findings", tuple(one for one in self.findings if not _quiet(one)))
 
     @property
     def decisive(self) -> Finding | None:
-        """The finding that gave the verdict, if one did."""
-        return decisive(self.findings, self.requirements)
+        """The finding that gave the verdict; None if it has nothing to show."""
+        own = (one for one in self.findings if one.requirement in self.requirements)
+        return next((one for one in own if one.verdict is self.verdict), None)
+
+    @property
+    def actual(self) -> str:
+        """What came, or why it was not run."""
+        return (self.decisive.actual if self.decisive else "") or self.reason
+
+    @property
+    def said(self) -> Iterator[tuple[str, Verdict]]:
+        """Requirement and verdict of every finding."""
+        yield from ((one.requirement, one.verdict) for one in self.findings)
+        yield from ((name, Verdict.PASS) for name in self.passed)
+        yield from ((name, Verdict.NOT_APPLICABLE) for name in self.not_applicable)
+
+
+def _quiet(finding: Finding) -> bool:
+    """Whether a finding has nothing to show: it passed, or it did not apply and points at nothing."""
+    return finding.verdict is Verdict.PASS or (finding.verdict is Verdict.NOT_APPLICABLE and finding.exchange is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementResult:
-    """A catalogue entry with its verdict for one version, and the scenarios that say so."""
+    """A catalogue entry with its verdict for one version."""
 
     requirement: Requirement
     verdict: Verdict
-    scenarios: tuple[str, ...] = ()
-    blamed: tuple[str, ...] = ()
-    """Ids of the results whose findings gave the verdict, when it is not `pass`."""
+    blamed: tuple[ScenarioResult, ...] = ()
+    """The results whose findings gave the verdict, when it is not `pass`."""
     note: str = ""
 
 
@@ -160,44 +223,52 @@ def counts(row: RequirementResult) -> bool:
     return row.verdict is not Verdict.UNTESTED
 
 
-def requirement_results(
-    catalogue: Catalogue, version: str, results: Sequence[ScenarioResult], role: Role = "epp"
-) -> tuple[RequirementResult, ...]:
-    """Every entry of the catalogue that the version has for the role, exactly once, in the catalogue's order.
+def ruled(results: Iterable[ScenarioResult]) -> dict[str, list[tuple[Verdict, ScenarioResult]]]:
+    """By requirement, what the results that count say of it.
 
     A requirement that a scenario names and no finding is about has the scenario's verdict; where that passed for other
     reasons, it was not reached: skipped, unless another scenario reached it.
     """
-    ruled: dict[str, list[tuple[Verdict, str]]] = {}
-    left_out: dict[str, list[str]] = {}
+    found: dict[str, list[tuple[Verdict, ScenarioResult]]] = {}
     for one in results:
         if one.provisional:
             continue
-        spoken_of = {finding.requirement for finding in one.findings}
-        for finding in one.findings:
-            ruled.setdefault(finding.requirement, []).append((finding.verdict, one.id))
+        said = list(one.said)
+        silent = set(one.requirements) - {name for name, _ in said}
         reached = one.verdict in (Verdict.PASS, Verdict.WARN)
-        for requirement in one.requirements:
-            if requirement not in spoken_of:
-                ruled.setdefault(requirement, []).append((Verdict.SKIPPED if reached else one.verdict, one.id))
-                left_out.setdefault(requirement, []).append(one.reason)
-    rows = catalogue.for_version(version, role)
-    return tuple(_row(entry, ruled.get(entry.id, []), left_out.get(entry.id, [])) for entry in rows)
+        said += [(name, Verdict.SKIPPED if reached else one.verdict) for name in silent]
+        for name, verdict in said:
+            found.setdefault(name, []).append((verdict, one))
+    return found
 
 
-def _row(entry: Requirement, ruled: Sequence[tuple[Verdict, str]], left_out: Sequence[str]) -> RequirementResult:
-    scenarios = tuple(dict.fromkeys(name for _, name in ruled))
-    if not ruled:
+def requirement_results(
+    catalogue: Catalogue, version: str, results: Sequence[ScenarioResult], role: Role = "epp"
+) -> tuple[RequirementResult, ...]:
+    """Every entry of the catalogue that the version has for the role, exactly once, in the catalogue's order."""
+    found = ruled(results)
+    return tuple(_row(entry, found.get(entry.id, [])) for entry in catalogue.for_version(version, role))
+
+
+def _row(entry: Requirement, said: Sequence[tuple[Verdict, ScenarioResult]]) -> RequirementResult:
+    if not said:
         untested = Verdict.ATTESTED if entry.untestable else Verdict.UNTESTED
         return RequirementResult(
             requirement=entry, verdict=untested, note=entry.untestable or entry.pending or NOT_SELECTED
         )
-    verdict = worst(verdict for verdict, _ in ruled)
-    blamed = tuple(dict.fromkeys(name for one, name in ruled if one is verdict and verdict is not Verdict.PASS))
+    verdict = worst(verdict for verdict, _ in said)
     note = ""
     if verdict is Verdict.NOT_APPLICABLE:
-        note = "; ".join(dict.fromkeys(left_out)) if len(left_out) == len(ruled) else NOT_ARISEN
-    return RequirementResult(requirement=entry, verdict=verdict, scenarios=scenarios, blamed=blamed, note=note)
+        silent = [one.reason for _, one in said if all(name != entry.id for name, _ in one.said)]
+        note = "; ".join(dict.fromkeys(silent)) if len(silent) == len(said) else NOT_ARISEN
+    return RequirementResult(requirement=entry, verdict=verdict, blamed=blamed(verdict, said), note=note)
+
+
+def blamed(verdict: Verdict, said: Iterable[tuple[Verdict, ScenarioResult]]) -> tuple[ScenarioResult, ...]:
+    """The results that gave a requirement its verdict, when that is not `pass`."""
+    if verdict is Verdict.PASS:
+        return ()
+    return tuple({one.id: one for own, one in said if own is verdict}.values())
 
 
 def version_outcome(

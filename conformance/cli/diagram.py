@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from conformance.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from conformance.outcome import ScenarioResult
     from conformance.report.document.model import Report
-    from conformance.report.document.rows import ScenarioRow
     from conformance.report.render.transcript import Line
 
 LINES = 60
@@ -28,7 +28,7 @@ def diagram(report: Report, evidence: Path | None, scenario: str | None, *, merm
 
 
 def conversation(
-    evidence: Path | None, row: ScenarioRow, exchange: str | None, mark: int | None, *, limit: int = LINES
+    evidence: Path | None, row: ScenarioResult, exchange: str | None, mark: int | None, *, limit: int = LINES
 ) -> tuple[Line, ...]:
     """What was said in a scenario's exchange. Raises `UsageError` if the evidence does not have it."""
     from conformance.evidence.store import episodes
@@ -38,13 +38,13 @@ def conversation(
         raise UsageError("there is no evidence beside this report", hint="conversations are in evidence.ndjson.gz")
     if row.evidence is None:
         raise UsageError(f"{row.id} was not run: {row.reason}")
-    found = dict(episodes(evidence, {row.evidence.sha256}))
-    if row.evidence.sha256 not in found:
+    found = dict(episodes(evidence, {row.evidence}))
+    if row.evidence not in found:
         raise UsageError(f"{evidence} does not have the conversation of {row.id}", hint="`report verify` says more")
-    return transcript(found[row.evidence.sha256], exchange, mark, limit=limit)
+    return transcript(found[row.evidence], exchange, mark, limit=limit)
 
 
-def _first_failure(report: Report) -> tuple[ScenarioRow, str | None, int | None]:
+def _first_failure(report: Report) -> tuple[ScenarioResult, str | None, int | None]:
     from conformance.report.document.failures import concerns
     from conformance.verdict import Verdict
 
@@ -54,10 +54,11 @@ def _first_failure(report: Report) -> tuple[ScenarioRow, str | None, int | None]
     raise UsageError("nothing failed in this report", hint="name a scenario: --scenario ID")
 
 
-def named(report: Report, scenario: str) -> tuple[ScenarioRow, str | None, int | None]:
+def named(report: Report, scenario: str) -> tuple[ScenarioResult, str | None, int | None]:
     """The result of `scenario`, one with a finding first; the exchange and the entry that it is about."""
     rows = [row for row in report.results if scenario in (row.id, row.scenario)]
     if not rows:
         raise UnknownNameError("scenario", scenario, [row.id for row in report.results])
-    row = next((one for one in rows if one.seq is not None), rows[-1])
-    return row, row.exchange, row.seq
+    found = ((row, row.decisive) for row in rows)
+    told = ((row, one.exchange, one.seq) for row, one in found if one is not None and one.seq is not None)
+    return next(told, (rows[-1], None, None))

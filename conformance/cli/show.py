@@ -54,7 +54,7 @@ def show_failures(
     With `whole`, conversations are not cut to what fits on a screen. `scenario` is the one that the report was
     narrowed to, for the command that shows the rest.
     """
-    from conformance.report.document.failures import Defect, concerns, defects, waived_text, waiver_of_requirement
+    from conformance.report.document.failures import Defect, concerns, defects, waived_text, waiver_of_concern
     from conformance.report.render.marks import STYLE, WORD
     from conformance.report.render.safe import safe
     from conformance.report.render.text import failure_text
@@ -70,16 +70,16 @@ def show_failures(
     episodes = _episodes(found[:blocks], evidence)
     for number, one in enumerate(found[:blocks]):
         first = one.occurrences[0]
-        sha256 = first.result.evidence.sha256 if first.result.evidence else ""
         console.print(
             failure_text(
                 one.requirement,
                 first,
-                episodes.get(sha256),
+                episodes.get(first.result.evidence or ""),
                 width=width_of(console),
                 whole=whole,
+                reproduce=report.reproduce(first.result),
                 see_all=command and f"{command} --whole",
-                waiver=waiver_of_requirement(report, one.requirement),
+                waiver=waiver_of_concern(report, one),
             )
         )
         if more := len(one.occurrences) - 1:
@@ -90,7 +90,7 @@ def show_failures(
     rest = found[blocks:]
     for at, one in enumerate(rest[:LINES], blocks):
         requirement, first = one.requirement, one.occurrences[0]
-        waiver = waiver_of_requirement(report, requirement)
+        waiver = waiver_of_concern(report, one)
         why = waived_text(waiver) if waiver is not None else first.finding.actual
         console.print(
             f"{WORD[requirement.verdict]:13}{requirement.id}  {first.result.id}: {_line(why)}{_more(grouped[at])}",
@@ -162,8 +162,7 @@ def show_summary(report: Report, paths: list[Path]) -> None:
 def _episodes(shown: list[Concern], evidence: Path | None) -> dict[str, Episode]:
     from conformance.evidence.store import EvidenceError, episodes
 
-    firsts = [one.occurrences[0].result.evidence for one in shown]
-    wanted = {reference.sha256 for reference in firsts if reference is not None}
+    wanted = {sha256 for one in shown if (sha256 := one.occurrences[0].result.evidence) is not None}
     if evidence is None or not evidence.is_file() or not wanted:
         return {}
     try:

@@ -30,8 +30,7 @@ def suggest(
         if not text.strip():
             raise UsageError(f"{flag} is empty", hint="say who answers for the waivers, and where it is discussed")
     expires = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=days)
-    results = [row.result() for row in read(report)[0].results]
-    file = waive(results, owner=owner, link=link, expires=expires)
+    file = waive(read(report)[0].results, owner=owner, link=link, expires=expires)
     typer.echo(dump(file.model_dump(mode="json", by_alias=True)), nl=False)
 
 

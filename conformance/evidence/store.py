@@ -33,7 +33,7 @@ from conformance.evidence.episode import Context, Episode, from_json, to_json
 from conformance.evidence.packing import PACKING_ERRORS, unpacked
 from conformance.folder import Folder
 from conformance.printable import plural, printable
-from conformance.report.document.blocks import EvidenceFile, EvidenceRef
+from conformance.report.document.blocks import EvidenceFile
 from ext_proc import record
 
 MAX_LINE_BYTES = 160 * 1024 * 1024
@@ -72,10 +72,10 @@ class EvidenceWriter:
         self._whole = hashlib.sha256()
         self._bytes = 0
         self._episodes = 0
-        self._references: dict[tuple[str, str], EvidenceRef] = {}
+        self._references: dict[tuple[str, str], str] = {}
         self._blocks = BlockWriter()
 
-    def add(self, result: str, episode: Episode, context: Context) -> EvidenceRef:
+    def add(self, result: str, episode: Episode, context: Context) -> str:
         """Append the episode of the result with the id `result`, with what it was judged by.
 
         Results are told apart by version and id, as ids of episodes need not be unique in a run. A result's later
@@ -89,7 +89,7 @@ class EvidenceWriter:
         self._blocks.lines.clear()
         self._write(line)
         self._episodes += 1
-        reference = EvidenceRef(episode=episode.id, sha256=hashlib.sha256(line).hexdigest())
+        reference = hashlib.sha256(line).hexdigest()
         self._references[context.version, result] = reference
         return reference
 
@@ -99,7 +99,7 @@ class EvidenceWriter:
         self._whole.update(whole)
         self._bytes += len(whole)
 
-    def reference(self, version: str, result: str) -> EvidenceRef | None:
+    def reference(self, version: str, result: str) -> str | None:
         """Where the episode of a version's result is; None if none was added."""
         return self._references.get((version, result))
 

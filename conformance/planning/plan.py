@@ -34,6 +34,7 @@ Mode = BodyMode | Literal["gateway", "direct"]
 class Work:
     """One instance in one body mode: the unit that is run, judged and reported under `id`."""
 
+    version: str
     id: str
     instance: Instance
     mode: Mode
@@ -177,7 +178,8 @@ def make_plan(
         if once or (selection.with_smoke and not selection.names(instance, catalogue)):
             modes = modes[:1]
         for mode in modes or instance.scenario.modes[:1]:
-            work = Work(id=instance.id if len(modes) < 2 else f"{instance.id}@{mode}", instance=instance, mode=mode)
+            name = instance.id if len(modes) < 2 else f"{instance.id}@{mode}"
+            work = Work(version=version, id=name, instance=instance, mode=mode)
             pool = traits.start(instance.scenario) if modes else _not_driven(instance.scenario, version, catalogue)
             if isinstance(pool, Obstacle):
                 skips.append(Skip(work=work, verdict=pool.verdict, reason=pool.reason))

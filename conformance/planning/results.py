@@ -22,15 +22,14 @@ INTERRUPTED = "the run was ended before its turn"
 HUNG_TOO_OFTEN = "the target hung again and again and was started again each time, so that this was not tried any more"
 
 
-def reproduce_command(command: str, work: Work) -> str:
-    """The command line that runs just this work again; `command` is its beginning, with version and seed."""
-    return f"{command} --scenario '{work.instance.id}'"
-
-
-def versioned_command(command: str, version: str, seed: int, *, generated: bool = False) -> str:
-    """The beginning of the commands that reproduce results of a version, of `generated` ones in the report's folder."""
-    scenarios = f" --scenarios {COUNTEREXAMPLE.format(version)}" if generated else ""
-    return f"{command} --protocol-version {version} --seed {seed}{scenarios}"
+def reproduce_command(command: str, seed: int, result: ScenarioResult) -> str:
+    """The command line that runs just this again; `command` is its beginning. A generated conversation is in a file in
+    the folder of the report.
+    """
+    generated = result.id == GENERATED_ID
+    scenarios = f" --scenarios {COUNTEREXAMPLE.format(result.version)}" if generated else ""
+    name = f"{GENERATED_SECTION}.*" if generated else result.id.removesuffix(f"@{result.mode}")
+    return f"{command} --protocol-version {result.version} --seed {seed}{scenarios} --scenario '{name}'"
 
 
 def skipped(skip: Skip) -> ScenarioResult:
@@ -47,6 +46,7 @@ def not_reached(work: Work, verdict: Verdict, reason: str) -> ScenarioResult:
     """The result of work that was not executed."""
     scenario = work.instance.scenario
     return ScenarioResult(
+        version=work.version,
         id=work.id,
         scenario=scenario.id,
         title=scenario.title,
@@ -67,7 +67,6 @@ def of_episode(
     findings: Sequence[Finding] | Exception,
     *,
     seconds: float,
-    reproduce: str,
 ) -> ScenarioResult:
     """The result of work that was executed and judged. A judge that failed makes it `error`: that is our defect."""
     scenario = work.instance.scenario
@@ -78,6 +77,7 @@ def of_episode(
     trouble = next((event.what for _, event in episode.of(HarnessTrouble)), "")
     found = decisive(findings, scenario.requirements)
     return ScenarioResult(
+        version=work.version,
         id=work.id,
         scenario=scenario.id,
         title=scenario.title,
@@ -89,17 +89,16 @@ def of_episode(
         reason=trouble or reason or (found.actual if found and found.verdict is not Verdict.PASS else ""),
         provisional=scenario.provisional,
         smoke=scenario.smoke,
-        duration=seconds,
-        evidence=episode.id,
+        duration=round(seconds, 3),
         gauges=gauges_followed(scenario, episode),
-        reproduce=reproduce,
         source=f"{work.instance.file}:{work.instance.line}",
     )
 
 
-def all_kept(examples: int, seed: int) -> ScenarioResult:
+def all_kept(version: str, examples: int, seed: int) -> ScenarioResult:
     """The result of generated conversations of which none broke a rule."""
     return ScenarioResult(
+        version=version,
         id=GENERATED_ID,
         scenario=GENERATED_ID,
         title="Generated conversations keep every rule",

@@ -10,12 +10,13 @@ import pytest
 
 from conformance.errors import ConformanceError
 from conformance.outcome import RequirementResult, ScenarioResult
+from conformance.planning.results import reproduce_command
 from conformance.printable import without_orders
 from conformance.report.document.failures import Concern, Occurrence, concern
-from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow
+from conformance.report.document.rows import RequirementRow
 from conformance.requirements.catalogue import Requirement
 from conformance.run.workers import SHARE
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 if TYPE_CHECKING:
     from conformance.evidence.episode import Episode
@@ -93,7 +94,7 @@ class ScenarioItem(pytest.Item):
         self.user_properties += [("requirement", name) for name in result.requirements]
         decide(
             result.verdict,
-            result.reason or _actual(result),
+            result.reason or result.actual,
             provisional=result.provisional,
             text=lambda: self._text(result),
         )
@@ -222,13 +223,9 @@ def scenario_text(suite: PluginSuite, version: str, result: ScenarioResult) -> s
     """The failure block of a scenario."""
     decisive = result.decisive
     requirement = suite.catalogue.get(decisive.requirement if decisive else result.requirements[0])
-    row = ScenarioRow.of(version, result)
-    if decisive is None:
-        finding = FindingRow(requirement=requirement.id, verdict=result.verdict, actual=result.reason)
-    else:
-        finding = FindingRow.of(decisive)
+    finding = decisive or Finding(requirement=requirement.id, verdict=result.verdict, actual=result.reason)
     asked = RequirementRow.of(version, RequirementResult(requirement=requirement, verdict=result.verdict))
-    return _block(asked, Occurrence(result=row, finding=finding), suite.episode(version, result.id))
+    return _block(suite, asked, Occurrence(result=result, finding=finding), suite.episode(version, result.id))
 
 
 def invariant_text(suite: PluginSuite, version: str, row: RequirementResult) -> str:
@@ -236,28 +233,23 @@ def invariant_text(suite: PluginSuite, version: str, row: RequirementResult) -> 
 
     The conversation is left out if the item of its scenario shows it.
     """
-    results = suite.results[version]
-    rows = [ScenarioRow.of(version, results[name]) for name in row.blamed if name in results]
-    found: Concern = concern(RequirementRow.of(version, row), rows)
+    found: Concern = concern(RequirementRow.of(version, row), row.blamed)
     if not found.occurrences:
         return f"{row.requirement.id} {row.verdict}: {row.requirement.statement}"
     first, *others = found.occurrences
     shown = first.result.verdict in _FAILED and row.requirement.id in first.result.requirements
-    text = _block(found.requirement, first, None if shown else suite.episode(version, first.result.id))
+    text = _block(suite, found.requirement, first, None if shown else suite.episode(version, first.result.id))
     if others:
         text += "\nalso in      " + ", ".join(one.result.id for one in others[:5])
         text += f" and {len(others) - 5} more" if len(others) > 5 else ""
     return text
 
 
-def _block(requirement: RequirementRow, occurrence: Occurrence, episode: Episode | None) -> str:
+def _block(suite: PluginSuite, requirement: RequirementRow, occurrence: Occurrence, episode: Episode | None) -> str:
     from conformance.report.render.text import failure_text
 
-    return failure_text(requirement, occurrence, episode).plain
-
-
-def _actual(result: ScenarioResult) -> str:
-    return result.decisive.actual if result.decisive else ""
+    command = reproduce_command(suite.settings.command, suite.settings.seed, occurrence.result)
+    return failure_text(requirement, occurrence, episode, reproduce=command).plain
 
 
 def _why_skipped(row: RequirementResult) -> str:

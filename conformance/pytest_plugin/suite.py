@@ -166,11 +166,11 @@ class PluginSuite:
     def take(self, event: RunEvent) -> None:
         """An event of a worker, or of our own session."""
         match event:
-            case ScenarioFinished(version=version, result=result, episode=episode):
-                self.results[version][result.id] = result
+            case ScenarioFinished(result=result, episode=episode):
+                self.results[result.version][result.id] = result
                 loud = result.verdict in _LOUD or any(finding.verdict in _LOUD for finding in result.findings)
                 if loud and episode is not None:
-                    self._episodes[version, result.id] = episode
+                    self._episodes[result.version, result.id] = episode
             case AnomalySeen(anomaly=anomaly):
                 self._anomalies.append(anomaly)
         self._hand_over(event)
@@ -185,7 +185,7 @@ class PluginSuite:
         """Hand an event to the handlers. The last result that counts waits for the next one: it may be told again."""
         if isinstance(event, ScenarioFinished) and not event.result.provisional:
             before, self._held = self._held, event
-            if before is None or (before.version, before.result.id) == (event.version, event.result.id):
+            if before is None or (before.result.version, before.result.id) == (event.result.version, event.result.id):
                 return
             event = before
         self._tell(event)

@@ -10,15 +10,15 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from conformance.errors import IncompleteError
-from conformance.evidence.episode import Context, Episode, HarnessTrouble
+from conformance.events import ScenarioFinished
+from conformance.evidence.episode import Episode, HarnessTrouble
 from conformance.judges import judge
-from conformance.outcome import Anomaly, ScenarioResult
+from conformance.outcome import Anomaly
 from conformance.planning.plan import Batch, Work
-from conformance.planning.results import HUNG_TOO_OFTEN, not_done, of_episode, reproduce_command
+from conformance.planning.results import HUNG_TOO_OFTEN, not_done, of_episode
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
 from conformance.run.execution import Execution, WorkDone, execute
@@ -34,15 +34,6 @@ TRIES = 3
 """How often a piece of work is begun in which the suite itself was in trouble."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedResult:
-    """A result with its evidence."""
-
-    result: ScenarioResult
-    episode: Episode | None
-    context: Context | None
-
-
 class BatchRunner:
     """Runs batches on one runner; `execution_type` carries out the steps of its role."""
 
@@ -52,15 +43,13 @@ class BatchRunner:
         execution_type: Callable[[Any, Work, Capture], Execution],
         catalogue: Catalogue,
         anomaly: Callable[[Anomaly], None],
-        reproduce: Callable[[Work], str],
     ) -> None:
         self._runner = runner
         self._execution_type = execution_type
         self._catalogue = catalogue
         self._anomaly = anomaly
-        self._reproduce = reproduce
 
-    async def run(self, batch: Batch) -> AsyncIterator[JudgedResult]:
+    async def run(self, batch: Batch) -> AsyncIterator[ScenarioFinished]:
         """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
         if self._runner.hangs >= HANGS:
             for work in batch.work:
@@ -90,7 +79,7 @@ class BatchRunner:
                 async for judged in self._one_at_a_time(again, batch, befell):
                     yield judged
 
-    async def alone(self, work: Work, pool: Pool | None = None) -> JudgedResult:
+    async def alone(self, work: Work, pool: Pool | None = None) -> ScenarioFinished:
         """Run one piece of work with nothing else in flight, on the pool as it is, or as it was made (`pool`)."""
         if self._runner.hangs >= HANGS:
             return _not_tried(work)
@@ -130,13 +119,13 @@ class BatchRunner:
 
     async def _one_at_a_time(
         self, again: Sequence[Work], batch: Batch, befell: Sequence[WorkDone]
-    ) -> AsyncIterator[JudgedResult]:
+    ) -> AsyncIterator[ScenarioFinished]:
         """The results of work in which something befell the whole target (`befell`), each run alone."""
         if not self._runner.crashed:
             for done in befell:  # an end that one of them has came before it, and the next one gets it
                 self._runner.put_back(done.episode.entries)
             await self._unhang()
-        alone: dict[str, JudgedResult] = {}
+        alone: dict[str, ScenarioFinished] = {}
         for work in again:
             await self._alive()
             await self._runner.prepare(batch.pool)
@@ -205,10 +194,10 @@ class BatchRunner:
     async def _execute(self, work: Work) -> WorkDone:
         return await execute(self._runner, work, self._execution_type)
 
-    def _judged(self, done: WorkDone) -> JudgedResult:
-        return judge_done(done, self._catalogue, self._reproduce)
+    def _judged(self, done: WorkDone) -> ScenarioFinished:
+        return judge_done(done, self._catalogue)
 
-    def _early(self, judged: JudgedResult) -> bool:
+    def _early(self, judged: ScenarioFinished) -> bool:
         """Whether it is to be run again, as the target had not had its time. True once at most for a piece of work."""
         result, episode, context = judged.result, judged.episode, judged.context
         if episode is None or context is None:
@@ -216,37 +205,30 @@ class BatchRunner:
         return self._runner.early(result.id, episode, context, result.findings)
 
 
-def _not_tried(work: Work) -> JudgedResult:
+def _not_tried(work: Work) -> ScenarioFinished:
     """The result of what is left out because the target hung too often."""
-    return JudgedResult(result=not_done(work, HUNG_TOO_OFTEN), episode=None, context=None)
+    return ScenarioFinished(result=not_done(work, HUNG_TOO_OFTEN))
 
 
-def judge_done(done: WorkDone, catalogue: Catalogue, reproduce: Callable[[Work], str]) -> JudgedResult:
+def judge_done(done: WorkDone, catalogue: Catalogue) -> ScenarioFinished:
     """The result of what was executed. A judge that fails makes it `error`: that is our defect."""
     findings: tuple[Finding, ...] | Exception
     try:
         findings = judge(done.episode, done.context, catalogue)
     except Exception as problem:  # noqa: BLE001 - a judge that fails is our defect
         findings = problem
-    result = of_episode(done.work, done.episode, findings, seconds=done.seconds, reproduce=reproduce(done.work))
-    return JudgedResult(result=result, episode=done.episode, context=done.context)
+    result = of_episode(done.work, done.episode, findings, seconds=done.seconds)
+    return ScenarioFinished(result=result, episode=done.episode, context=done.context)
 
 
-def with_ends(
-    judged: JudgedResult, ends: Sequence[Entry], work: Work, catalogue: Catalogue, reproduce: Callable[[Work], str]
-) -> JudgedResult:
+def with_ends(judged: ScenarioFinished, ends: Sequence[Entry], work: Work, catalogue: Catalogue) -> ScenarioFinished:
     """The result of the last work on a target, which ended by itself afterwards (`ends`), when no other work had it."""
     episode, context = judged.episode, judged.context
     if not ends or episode is None or context is None:
         return judged
     seen = Episode(id=episode.id, entries=(*episode.entries, *ends))
     done = WorkDone(work=work, episode=seen, context=context, seconds=judged.result.duration)
-    return judge_done(done, catalogue, reproduce)
-
-
-def reproducing(command: str) -> Callable[[Work], str]:
-    """For a piece of work, the command line that runs just it again; `command` is its beginning."""
-    return lambda work: reproduce_command(command, work)
+    return judge_done(done, catalogue)
 
 
 def died(episode: Episode) -> bool:

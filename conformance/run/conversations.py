@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.errors import UsageError
+from conformance.events import ScenarioFinished
 from conformance.planning.plan import Work
 from conformance.planning.results import GENERATED_SECTION, all_kept, shortest_broken
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import JudgedResult
 from conformance.scenario.loader import Instance
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import BodyMode, Scenario
@@ -35,16 +35,15 @@ class Exploration:
     """What came of it: how many conversations were tried, and the shortest failing one, if any."""
 
     examples: int
-    failure: JudgedResult | None = None
+    failure: ScenarioFinished | None = None
     scenario: Scenario | None = None
 
-    def judged(self, seed: int) -> JudgedResult:
+    def judged(self, version: str, seed: int) -> ScenarioFinished:
         """The exploration as one result: that of the failing conversation, or a pass."""
         if self.failure is not None and self.scenario is not None:
             told = shortest_broken(self.failure.result, self.scenario.requirements, self.examples, seed)
             return replace(self.failure, result=replace(self.failure.result, **told))  # type: ignore[arg-type]
-        result = all_kept(self.examples, seed)
-        return JudgedResult(result=result, episode=None, context=None)
+        return ScenarioFinished(result=all_kept(version, self.examples, seed))
 
     @property
     def scenario_file(self) -> str | None:
@@ -65,8 +64,8 @@ def check_hypothesis() -> None:
 
 
 def explore(
-    run: Callable[[Work], JudgedResult],
-    told_again: Callable[[Work, JudgedResult], JudgedResult | None],
+    run: Callable[[Work], ScenarioFinished],
+    told_again: Callable[[Work, ScenarioFinished], ScenarioFinished | None],
     catalogue: Catalogue,
     version: str,
     modes: tuple[BodyMode, ...],
@@ -85,11 +84,11 @@ def explore(
 
     universal = tuple(one.id for one in catalogue.for_version(version) if one.universal and one.testable)
     tried = itertools.count(1)
-    found: list[tuple[JudgedResult, Scenario]] = []
+    found: list[tuple[ScenarioFinished, Scenario]] = []
     count = 0
-    last: tuple[Work, JudgedResult] | None = None
+    last: tuple[Work, ScenarioFinished] | None = None
 
-    def breaks(work: Work, judged: JudgedResult) -> bool:
+    def breaks(work: Work, judged: ScenarioFinished) -> bool:
         failed = [one for one in judged.result.findings if one.verdict is Verdict.FAIL]
         explained = {(one.exchange, one.seq) for one in failed if one.requirement in known and one.seq is not None}
         broken = {one.requirement for one in failed if (one.exchange, one.seq) not in explained} - set(known)
@@ -114,7 +113,7 @@ def explore(
         scenario = _scenario(count, exchange, universal)
         where = GENERATED_SECTION
         instance = Instance(id=scenario.id, scenario=scenario, section=where, file=where, line=0)
-        work = Work(id=instance.id, instance=instance, mode=mode)
+        work = Work(version=version, id=instance.id, instance=instance, mode=mode)
         last = work, run(work)
         if breaks(*last):
             raise _Broken

@@ -28,10 +28,9 @@ from conformance.evidence.redaction import Redactor
 from conformance.outcome import GENERATED, Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
 from conformance.planning.data_plane import DataPlaneChoice
 from conformance.planning.plan import Plan, Selection, Work, make_plan
-from conformance.planning.results import not_done, skipped, versioned_command
+from conformance.planning.results import not_done, skipped
 from conformance.requirements.catalogue import Catalogue
 from conformance.roles import traits_of
-from conformance.run.batches import JudgedResult
 from conformance.run.conversations import Exploration, check_hypothesis, explore
 from conformance.run.engine import EngineThread
 from conformance.run.worker import StartTarget
@@ -60,10 +59,6 @@ class RunSettings:
     """What carries the scenarios to the target; `Choice.driven` must have been applied to the profile."""
     property_examples: int = 0
     """Generated conversations to try in each version, after the scenarios."""
-
-    def command_for(self, version: str, *, generated: bool = False) -> str:
-        """The beginning of the commands that reproduce results of a version."""
-        return versioned_command(self.command, version, self.seed, generated=generated)
 
 
 def run(settings: RunSettings, handler: Handler, *, engine: EngineThread | None = None) -> RunOutcome:
@@ -128,14 +123,13 @@ class Session:
                 data_plane=settings.data_plane,
             ),
             settings.jobs,
-            settings.command_for,
             self.catalogue,
             engine.lag,
             tell=handler,
             anomaly=self._anomaly,
         )
         self._in_turn = InTurn(handler)
-        self._last: tuple[Work, JudgedResult] | None = None
+        self._last: tuple[Work, ScenarioFinished] | None = None
         """The last result that was ensured and counts."""
         self._began = time.monotonic()
         self._started_at = _now()
@@ -176,11 +170,10 @@ class Session:
         last, self._last = self._last, None
         if last is None:
             return None
-        command = self.settings.command_for(self.plan.version)
-        again = self._engine.call(self._workers.told_again(*last, command))
+        again = self._engine.call(self._workers.told_again(*last))
         if again is None:
             return None
-        self._record(self.plan.version, again)
+        self._record(again)
         return again.result
 
     def outcome(self) -> RunOutcome:
@@ -214,7 +207,7 @@ class Session:
             await self._workers.run(
                 self.plans.values(),
                 begin=self._begin,
-                record=lambda plan, judged: self._record(plan.version, judged),
+                record=self._record,
                 end=lambda plan: self._in_turn.end(plan.version),
             )
         except IncompleteError as problem:
@@ -237,7 +230,7 @@ class Session:
         try:
             await self._workers.first(plan.version)
             async for judged in self._workers.results(batch):
-                self._record(plan.version, judged)
+                self._record(judged)
                 if not judged.result.provisional:
                     self._last = tried[judged.result.id], judged
         except IncompleteError as problem:
@@ -252,10 +245,9 @@ class Session:
         self._handler(Status(text=f"trying {self.settings.property_examples} generated conversations"))
         try:
             worker = self._engine.call(self._workers.first(plan.version))
-            command = self.settings.command_for(plan.version, generated=True)
             exploration = explore(
-                lambda work: self._engine.call(worker.alone(work, command)),
-                lambda work, judged: self._engine.call(self._workers.told_again(work, judged, command)),
+                lambda work: self._engine.call(worker.alone(work)),
+                lambda work, judged: self._engine.call(self._workers.told_again(work, judged)),
                 self.catalogue,
                 plan.version,
                 self._traits.body_modes,
@@ -270,20 +262,18 @@ class Session:
         finally:
             self._engine.call(self._workers.close())
         self.explorations[plan.version] = exploration
-        self._record(plan.version, exploration.judged(self.settings.seed))
+        self._record(exploration.judged(plan.version, self.settings.seed))
 
     # -- results -------------------------------------------------------------------------------------------------------
 
     def _skip(self, plan: Plan) -> None:
         for skip in plan.skips:
             if skip.work.id not in self._results[plan.version]:
-                self._record(plan.version, JudgedResult(result=skipped(skip), episode=None, context=None))
+                self._record(ScenarioFinished(result=skipped(skip)))
 
-    def _record(self, version: str, judged: JudgedResult) -> None:
-        self._results[version][judged.result.id] = judged.result
-        self._in_turn(
-            ScenarioFinished(version=version, result=judged.result, episode=judged.episode, context=judged.context)
-        )
+    def _record(self, finished: ScenarioFinished) -> None:
+        self._results[finished.result.version][finished.result.id] = finished.result
+        self._in_turn(finished)
 
     def _anomaly(self, anomaly: Anomaly) -> None:
         self.anomalies.append(anomaly)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from conformance.errors import HarnessError
-from conformance.events import Status
+from conformance.events import ScenarioFinished, Status
 from conformance.evidence.redaction import Redactor, Secret
 from conformance.outcome import Anomaly
 from conformance.planning.data_plane import DataPlaneChoice
 from conformance.planning.plan import Batch, Work
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import BatchRunner, JudgedResult, reproducing
+from conformance.run.batches import BatchRunner
 from conformance.run.child_process import ChildProcess, Say
 from conformance.run.engine import EngineThread, LagMeter
 from conformance.run.roles import runner_of
@@ -59,11 +59,8 @@ class Worker(Protocol):
     async def start(self, start: StartTarget) -> None:
         """Start a target, in place of the one before. Raises what stops it from starting."""
 
-    def run(self, batch: Batch, command: str) -> AsyncIterator[JudgedResult]:
-        """The results of the batch, as they come; `command` is the beginning of the commands that reproduce them.
-
-        Raises `IncompleteError` if the target can't be had back.
-        """
+    def run(self, batch: Batch) -> AsyncIterator[ScenarioFinished]:
+        """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
 
     async def ends(self) -> tuple[Entry, ...]:
         """See `TargetRunner`."""
@@ -106,18 +103,18 @@ class LocalWorker:
         self._runner = await runner.__aenter__()
         self.version, self.image = start.version, runner.image
 
-    async def run(self, batch: Batch, command: str) -> AsyncIterator[JudgedResult]:
+    async def run(self, batch: Batch) -> AsyncIterator[ScenarioFinished]:
         """See `Worker`."""
-        async for judged in self._batches(command).run(batch):
+        async for judged in self._batches().run(batch):
             yield judged
 
     async def ends(self) -> tuple[Entry, ...]:
         """See `TargetRunner`."""
         return await self._runner.ends() if self._runner is not None else ()
 
-    async def alone(self, work: Work, command: str) -> JudgedResult:
+    async def alone(self, work: Work) -> ScenarioFinished:
         """The result of one piece of work, on the pool as it is."""
-        return await self._batches(command).alone(work)
+        return await self._batches().alone(work)
 
     async def close(self, *, hurry: bool = False) -> None:
         """See `Worker`."""
@@ -125,21 +122,13 @@ class LocalWorker:
         if runner is not None:
             await runner.close(hurry=hurry)
 
-    def _batches(self, command: str) -> BatchRunner:
+    def _batches(self) -> BatchRunner:
         assert self._runner is not None, "a target is started before it gets work"
         execution = runner_of(self._runner.profile.role).execution
-        return BatchRunner(self._runner, execution, self._catalogue, self._tell, reproducing(command))
+        return BatchRunner(self._runner, execution, self._catalogue, self._tell)
 
 
 # -- in its own process ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunBatch:
-    """Run this batch; `command` is the beginning of the commands that reproduce its results."""
-
-    batch: Batch
-    command: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +169,9 @@ class RemoteWorker:
             pass
         self.version = start.version
 
-    async def run(self, batch: Batch, command: str) -> AsyncIterator[JudgedResult]:
+    async def run(self, batch: Batch) -> AsyncIterator[ScenarioFinished]:
         """See `Worker`. Raises `HarnessError` if the process ends."""
-        async for judged in self._carry_out(RunBatch(batch=batch, command=command)):
+        async for judged in self._carry_out(batch):
             yield judged
 
     async def ends(self) -> tuple[Entry, ...]:
@@ -195,11 +184,11 @@ class RemoteWorker:
         """See `Worker`."""
         await asyncio.to_thread(self._process.close, hurry=hurry)
 
-    async def _carry_out(self, command: StartTarget | RunBatch | TellEnds) -> AsyncIterator[JudgedResult]:
+    async def _carry_out(self, command: StartTarget | Batch | TellEnds) -> AsyncIterator[ScenarioFinished]:
         self._process.send(command)
         while True:
             match await self._process.answer():
-                case JudgedResult() as judged:
+                case ScenarioFinished() as judged:
                     yield judged
                 case Status() | Anomaly() as said:
                     self._tell(said)
@@ -229,8 +218,8 @@ class WorkerService:
                     self._redactor = redactor
                     redactor.take_counts()  # those of its parent
                     await self._worker.start(command)
-                case RunBatch(batch=batch, command=beginning):
-                    async for judged in self._worker.run(batch, beginning):
+                case Batch() as batch:
+                    async for judged in self._worker.run(batch):
                         self._say(judged)
                 case TellEnds():
                     ends = await self._worker.ends()

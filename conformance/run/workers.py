@@ -11,11 +11,11 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 from conformance.errors import ConformanceError, HarnessError
-from conformance.events import RunEvent, Status
+from conformance.events import RunEvent, ScenarioFinished, Status
 from conformance.outcome import Anomaly
 from conformance.planning.plan import Batch, Plan, Work
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import JudgedResult, reproducing, with_ends
+from conformance.run.batches import with_ends
 from conformance.run.engine import LagMeter, cores
 from conformance.run.worker import LocalWorker, RemoteWorker, StartTarget, Worker
 from conformance.targets.gateway import AnyProfile
@@ -33,14 +33,13 @@ SHARE = 24
 class Workers:
     """The workers of one session, at most `count`. `target` says what they start, for whichever version and number.
 
-    `command` gives the beginning of the commands that reproduce results of a version. The callbacks get what is said.
+    The callbacks get what is said.
     """
 
     def __init__(
         self,
         target: StartTarget,
         count: int | None,
-        command: Callable[[str], str],
         catalogue: Catalogue,
         lag: LagMeter,
         *,
@@ -51,7 +50,6 @@ class Workers:
         """The digest of the image that the target runs, once it is known."""
         self._target = target
         self._count = workers_for(target.profile, count)
-        self._command = command
         self._tell = tell
         self._anomaly = anomaly
         self._catalogue = catalogue
@@ -64,7 +62,7 @@ class Workers:
         plans: Iterable[Plan],
         *,
         begin: Callable[[Plan], None],
-        record: Callable[[Plan, JudgedResult], None],
+        record: Callable[[ScenarioFinished], None],
         end: Callable[[Plan], None],
     ) -> None:
         """Run the batches of all plans. `begin` gets each plan before its target is started, `record` its results,
@@ -77,7 +75,7 @@ class Workers:
         wanted = min(self._count, sum(one.size - 1 for one in todo))
         ready = asyncio.Event()
         begun: set[str] = set()
-        held: dict[int, tuple[Plan, Work, JudgedResult]] = {}
+        held: dict[int, tuple[Plan, Work, ScenarioFinished]] = {}
         """The last result of each worker, one that counts if there is any, until it is known that its target has not
         ended by itself since."""
 
@@ -93,9 +91,8 @@ class Workers:
                 except HarnessError as problem:  # all of its results are there
                     self._anomaly(Anomaly(code="worker", text=f"a process that had done its work: {problem.message}"))
                     ends = ()
-                reproduce = reproducing(self._command(plan.version))
                 del held[number]
-                record(plan, with_ends(judged, ends, done, self._catalogue, reproduce))
+                record(with_ends(judged, ends, done, self._catalogue))
                 end_if_over(plan)
 
         async def work(number: int) -> None:
@@ -121,14 +118,14 @@ class Workers:
                     todo.popleft()
                 if batch is not None:
                     tried = {one.id: one for one in batch.work}
-                    async for judged in self._worker(number).run(batch, self._command(plan.version)):
+                    async for judged in self._worker(number).run(batch):
                         if number in held and judged.result.provisional:
-                            record(plan, judged)
+                            record(judged)
                             continue
                         before = held.get(number)
                         held[number] = plan, tried[judged.result.id], judged
                         if before is not None:
-                            record(plan, before[2])
+                            record(before[2])
                 left[plan.version] -= 1
                 end_if_over(plan)
             await settle(number)
@@ -148,8 +145,8 @@ class Workers:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             try:
-                for plan, _, judged in held.values():
-                    record(plan, judged)
+                for _, _, judged in held.values():
+                    record(judged)
             finally:
                 await self.close(hurry=hurry)
 
@@ -159,14 +156,14 @@ class Workers:
             await self._start(version, 0)
         return self._first
 
-    def results(self, batch: Batch) -> AsyncIterator[JudgedResult]:
+    def results(self, batch: Batch) -> AsyncIterator[ScenarioFinished]:
         """The results of a batch on the first worker, as they come. Raises `IncompleteError`."""
-        return self._first.run(batch, self._command(self._first.version))
+        return self._first.run(batch)
 
-    async def told_again(self, work: Work, judged: JudgedResult, command: str) -> JudgedResult | None:
+    async def told_again(self, work: Work, judged: ScenarioFinished) -> ScenarioFinished | None:
         """After the last work on the first worker: its result, if the target ended by itself since, or None."""
         ends = await self._first.ends()
-        return with_ends(judged, ends, work, self._catalogue, reproducing(command)) if ends else None
+        return with_ends(judged, ends, work, self._catalogue) if ends else None
 
     async def close(self, *, hurry: bool = False) -> None:
         """Stop everything. With `hurry` no target gets the time to end by itself."""

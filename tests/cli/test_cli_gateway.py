@@ -73,8 +73,9 @@ def test_real_envoy_gets_a_report_that_verifies(cli, tmp_path: Path) -> None:
     assert "gateway" in (tmp_path / "r" / "report.html").read_text()
     verified = cli("report", "verify", tmp_path / "r" / "report.json", tmp_path / "r" / "evidence.ndjson.gz")
     assert verified.code == 0, verified.out
-    reproduce = next(row["reproduce"] for row in found["results"] if row["verdict"] == "fail")
-    assert reproduce.startswith("epp-conformance run --profile envoy-original-dst-header --role data-plane ")
+    assert found["plan"]["command"].startswith(
+        "epp-conformance run --profile envoy-original-dst-header --role data-plane "
+    )
 
 
 @pytest.mark.smoke

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from conformance.printable import plural
+from conformance.report.document.model import read_report
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import built_in, load
 
@@ -225,8 +226,8 @@ def test_a_generated_failure_is_waived_run_again_and_reproduced(cli, tmp_path: P
     checked = cli("waivers", "check", tmp_path / "waivers.yaml")
     assert (checked.code, checked.out) == (0, "1 waiver, none expired\n")
     assert cli("report", "verify", tmp_path).code == 0
-    rows = json.loads((tmp_path / "report.json").read_text())["results"]
-    reproduce = next(row["reproduce"] for row in rows if row["id"] == "generated.conversations")
+    report = read_report(tmp_path / "report.json")
+    reproduce = next(report.reproduce(row) for row in report.results if row.id == "generated.conversations")
     monkeypatch.chdir(tmp_path)
     again = cli(*shlex.split(reproduce)[1:], "-q")
     assert (again.code, "EPP-DEST-05" in again.out) == (1, True), again.err

@@ -13,6 +13,7 @@ from conformance.verdict import Finding, Result, Verdict
 
 def one(verdict: Verdict, *requirements: str) -> ScenarioResult:
     return ScenarioResult(
+        version="1.0.0",
         id="x.y",
         scenario="x.y",
         title="",

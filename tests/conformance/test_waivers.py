@@ -22,6 +22,7 @@ IDS = ("subset.nobody", "subset.empty", "subset.bodyless[only=a,method=GET]", "s
 def result(name: str, requirement: str, verdict: Verdict) -> ScenarioResult:
     finding = Finding(requirement=requirement, verdict=verdict, actual="what came back")
     return ScenarioResult(
+        version="1.0.0",
         id=name,
         scenario=name.partition("[")[0],
         title=name,

@@ -56,7 +56,7 @@ async def kill(runner: TargetRunner) -> None:
 def test_a_target_that_ends_between_two_episodes_is_not_conformant(profile_of, version, scenario, requirement) -> None:
     catalogue, profile = Catalogue.load(), profile_of()
     instance = next(one for one in load(catalogue) if one.scenario.id == scenario)
-    work = Work(id=instance.id, instance=instance, mode="full-duplex" if profile.role == "epp" else "")
+    work = Work(version="1.0.0", id=instance.id, instance=instance, mode="full-duplex" if profile.role == "epp" else "")
     role = runner_of(profile.role)
 
     def told(done: WorkDone) -> Verdict:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.events import ScenarioFinished
 from conformance.outcome import ScenarioResult
 from conformance.planning.plan import Work
 from conformance.planning.results import GENERATED_ID as ID
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import JudgedResult
 from conformance.run.conversations import Exploration, explore
 from conformance.scenario.loader import load
 from conformance.scenario.schema import BodyMode, Exchange
@@ -20,8 +20,9 @@ MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered")
 PODS = ("a", "b", "c")
 
 
-def judged(work: Work, verdict: Verdict, *, broken: dict[str, int | None] | None = None) -> JudgedResult:
+def judged(work: Work, verdict: Verdict, *, broken: dict[str, int | None] | None = None) -> ScenarioFinished:
     result = ScenarioResult(
+        version=work.version,
         id=work.id,
         scenario=work.id,
         title=work.instance.scenario.title,
@@ -34,7 +35,7 @@ def judged(work: Work, verdict: Verdict, *, broken: dict[str, int | None] | None
         ),
         reason="no answer" if verdict is Verdict.FAIL else "",
     )
-    return JudgedResult(result=result, episode=None, context=None)
+    return ScenarioFinished(result=result)
 
 
 def tried(
@@ -49,14 +50,14 @@ def tried(
     which `breaks` is true, or in the end."""
     seen: list[tuple[BodyMode, Exchange]] = []
 
-    def run(work: Work) -> JudgedResult:
+    def run(work: Work) -> ScenarioFinished:
         exchange = work.instance.scenario.steps[0].exchange
         assert exchange is not None
         assert work.mode != ""
         seen.append((work.mode, exchange))
         return judged(work, Verdict.FAIL if breaks(exchange) else Verdict.PASS, broken=broken)
 
-    def told_again(work: Work, before: JudgedResult) -> JudgedResult | None:
+    def told_again(work: Work, before: ScenarioFinished) -> ScenarioFinished | None:
         assert before.result.id == work.id
         return judged(work, Verdict.FAIL) if ends else None
 
@@ -68,7 +69,7 @@ def tried(
 def test_as_many_as_asked_for_and_the_result_says_how_many():
     exploration, seen = tried(examples=30)
     assert len(seen) == exploration.examples == 30
-    result = exploration.judged(7).result
+    result = exploration.judged("1.0.0", 7).result
     assert (result.id, result.verdict, result.reason) == (ID, Verdict.PASS, "30 conversations, seed 7")
     assert exploration.scenario_file is None
 
@@ -86,7 +87,7 @@ def test_a_data_plane_that_does_not_say_its_modes_has_but_one():
 
 def test_a_failure_is_shrunk_and_saved_as_a_scenario(tmp_path):
     exploration, _ = tried(lambda exchange: exchange.method == "GET" and exchange.http == 2, examples=5000)
-    result = exploration.judged(7).result
+    result = exploration.judged("1.0.0", 7).result
     assert result.verdict is Verdict.FAIL
     assert result.reason.startswith("no answer (in the shortest of ")
     assert exploration.scenario_file is not None
@@ -113,6 +114,6 @@ def test_a_known_failure_explains_others_at_the_same_entry(broken, found):
 
 def test_a_target_that_ends_after_the_last_one_fails():
     exploration, seen = tried(examples=9, ends=True)
-    assert exploration.judged(7).result.verdict is Verdict.FAIL
+    assert exploration.judged("1.0.0", 7).result.verdict is Verdict.FAIL
     assert exploration.scenario is not None
     assert exploration.scenario.steps[0].exchange == seen[-1][1]

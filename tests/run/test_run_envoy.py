@@ -76,7 +76,7 @@ def test_the_smoke_set_and_scenarios_with_special_envoy_behaviour_pass(suite, tm
     assert report["environment"]["topology"]["dataPlane"] == "envoy"
     assert set(verdicts(report).values()) <= {"pass", "notApplicable"}, printed
     assert call(["report", "verify", str(tmp_path / "r")]) == 0
-    assert all("--data-plane envoy" in row["reproduce"] for row in report["results"] if row["reproduce"])
+    assert "--data-plane envoy" in report["plan"]["command"]
 
 
 @needs_envoy

@@ -95,7 +95,7 @@ async def _liveness(late: float, channel: Callable[[], Awaitable[Channel]]) -> t
     catalogue = Catalogue.load()
     instance = next(one for one in load(catalogue) if one.id == "health.liveness")
     runner: Any = _Runner(late, channel)
-    work = Work(id=instance.id, instance=instance, mode="full-duplex")
+    work = Work(version="1.0.0", id=instance.id, instance=instance, mode="full-duplex")
     done = await execute(runner, work, EppExecution)
     return done.episode, {one.requirement: one.verdict for one in judge(done.episode, done.context, catalogue)}
 

@@ -81,11 +81,11 @@ def _fit(way: Way, results: Sequence[ScenarioResult], needs: Iterable[str]) -> F
     wanted = set(needs)
     broken = sorted(
         {
-            finding.requirement
+            name
             for one in results
             if not one.provisional
-            for finding in one.findings
-            if finding.verdict is Verdict.FAIL and finding.requirement in wanted
+            for name, verdict in one.said
+            if verdict is Verdict.FAIL and name in wanted
         }
     )
     if broken:
@@ -97,4 +97,4 @@ def _fit(way: Way, results: Sequence[ScenarioResult], needs: Iterable[str]) -> F
 
 
 def _passed(results: Sequence[ScenarioResult]) -> set[str]:
-    return {finding.requirement for one in results for finding in one.findings if finding.verdict is Verdict.PASS}
+    return {name for one in results for name in one.passed}

@@ -70,7 +70,7 @@ class GatewayBasis(Block):
 class PlanBasis(Block):
     """What decided the plan, and what every judge was told."""
 
-    command: str = Field(description="what runs this target again: the beginning of each `reproduce`")
+    command: str = Field(description="what runs this target again: the beginning of each command to reproduce")
     selection: SelectionBlock = Field(description="what was selected")
     deadline: float = Field(gt=0, description="seconds within which the target must answer")
     destination_namespace: str = Field(description="where the destination is looked for in dynamic metadata")

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import pydantic
 from pydantic import Field
 
 from conformance.printable import plural
 from conformance.requirements.schema import Role
 from conformance.strict_yaml import FileModel
-
-
-def well_formed(value: Any) -> Any:
-    """Lone surrogates, which have no place in a JSON file, as escapes."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
-
-
-Text = Annotated[str, pydantic.BeforeValidator(well_formed)]
-"""What targets may have had a hand in: output, names, values."""
 
 _INTERPRETER = re.compile(r"\{python\}|python[0-9.]*|pypy[0-9.]*|node|java|ruby|deno|bun|sh|bash|env|uv|npx")
 """Programs whose name says nothing of what they run."""
@@ -172,18 +162,11 @@ class EvidenceFile(Block):
     sha256: Sha256
 
 
-class EvidenceRef(Block):
-    """One line of the evidence."""
-
-    episode: str = Field(description="the episode's id")
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the line without its newline")]
-
-
 class AnomalyRow(Block):
     """Something worth knowing that is no finding."""
 
     code: str = Field(description="what kind of thing it is, for programs")
-    text: Text = Field(description="what it is")
+    text: str = Field(description="what it is")
     scenario: str | None = Field(description="the scenario that it happened in, if it was one")
 
 

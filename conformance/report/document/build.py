@@ -9,6 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, metadata
 from importlib.metadata import version as installed
 from pathlib import Path, PurePath
@@ -35,7 +36,7 @@ from conformance.report.document.blocks import (
     Waiver,
 )
 from conformance.report.document.model import Report, seal
-from conformance.report.document.rows import RequirementRow, ScenarioRow, VersionRow
+from conformance.report.document.rows import RequirementRow, VersionRow
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.digest import scenarios_digest
 from conformance.scenario.loader import load
@@ -88,11 +89,7 @@ def build(
             RequirementRow.of(version.version, row) for version in outcome.versions for row in version.requirements
         ),
         "results": tuple(
-            ScenarioRow.of(
-                version.version,
-                result,
-                evidence.reference(version.version, result.id) if evidence and result.evidence else None,
-            )
+            replace(result, evidence=evidence.reference(version.version, result.id) if evidence else None)
             for version in outcome.versions
             for result in version.results
         ),
@@ -111,7 +108,20 @@ def build(
     if redactor is not None:
         plain = redactor.document(plain)
         plain["redactions"] = [one.model_dump(mode="json", by_alias=True) for one in redactor.redactions]
-    return seal(plain)
+    return seal(_well_formed(plain))
+
+
+def _well_formed(value: Any) -> Any:
+    """Lone surrogates, which targets may send and JSON files can't hold, as escapes."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {name: _well_formed(item) for name, item in value.items()}
+        case list():
+            return [_well_formed(item) for item in value]
+        case _:
+            return value
 
 
 def catalogue_block(catalogue: Catalogue) -> CatalogueBlock:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from conformance.judges.epp.isolation import OF_ANOTHER
-from conformance.report.document.rows import FindingRow, ScenarioRow
+from conformance.outcome import ScenarioResult
+from conformance.verdict import Finding
 
 FIRST = (
     "ENV-27",
@@ -31,7 +32,7 @@ FIRST = (
 )
 """What must hold before anything else can: the process, then the stream, then what Envoy takes from an answer."""
 
-Seen = tuple[ScenarioRow, FindingRow]
+Seen = tuple[ScenarioResult, Finding]
 Explains = Callable[[str, str], bool]
 
 _SILENT = re.compile(r"no answer to (\w+)|\w+ before (\w+)")
@@ -101,7 +102,7 @@ def explains(cause: str, causes: Sequence[Seen], consequence: str, seen: Iterabl
     return bool(found) and all(_explained(cause, causes, consequence, *one) for one in found)
 
 
-def _explained(cause: str, causes: Sequence[Seen], consequence: str, row: ScenarioRow, finding: FindingRow) -> bool:
+def _explained(cause: str, causes: Sequence[Seen], consequence: str, row: ScenarioResult, finding: Finding) -> bool:
     alike = any(
         ask(other.actual, finding.actual)
         for ask in _asked(_ALIKE, cause, consequence)

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from conformance.outcome import ScenarioResult, blamed, ruled
 from conformance.report.document import causes
 from conformance.report.document.blocks import Waiver
 from conformance.report.document.model import Report
-from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow
-from conformance.verdict import PRECEDENCE, Verdict
+from conformance.report.document.rows import RequirementRow
+from conformance.verdict import PRECEDENCE, Finding, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
     """One place where a requirement was not met: the scenario's result, and the finding of its episode."""
 
-    result: ScenarioRow
-    finding: FindingRow
+    result: ScenarioResult
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,8 @@ def concerns(report: Report, verdicts: Iterable[Verdict] = (Verdict.FAIL,)) -> t
             causes.order(row.id),
         )
     )
-    by_id = {(result.version, result.id): result for result in report.results}
-    return tuple(
-        concern(row, [by_id[row.version, name] for name in row.blamed if (row.version, name) in by_id]) for row in rows
-    )
+    said = {version: ruled(report.results_of(version)) for version in order}
+    return tuple(concern(row, blamed(row.verdict, said.get(row.version, {}).get(row.id, ()))) for row in rows)
 
 
 def defects(found: Iterable[Concern]) -> tuple[Defect, ...]:
@@ -89,7 +88,7 @@ def _explains(cause: Concern, other: Concern) -> bool:
     return causes.explains(first.id, _seen(cause), second.id, _seen(other))
 
 
-def _seen(of: Concern) -> list[tuple[ScenarioRow, FindingRow]]:
+def _seen(of: Concern) -> list[tuple[ScenarioResult, Finding]]:
     """Every finding of the requirement, not only the first of each scenario."""
     name, verdict = of.requirement.id, of.requirement.verdict
     return [
@@ -106,12 +105,13 @@ def waiver_of(report: Report, requirement: str, result: str) -> Waiver | None:
     return next((one for one in sound if {requirement, result} & {*one.matched}), None)
 
 
-def waiver_of_requirement(report: Report, row: RequirementRow) -> Waiver | None:
+def waiver_of_concern(report: Report, one: Concern) -> Waiver | None:
     """The first waiver of a requirement's failures; None if one of them, in whichever scenario, is not waived."""
-    return _first_if_all(waiver_of(report, row.id, one) for one in row.blamed or ("",))
+    results = [seen.result.id for seen in one.occurrences]
+    return _first_if_all(waiver_of(report, one.requirement.id, name) for name in results or ("",))
 
 
-def waiver_of_scenario(report: Report, row: ScenarioRow) -> Waiver | None:
+def waiver_of_scenario(report: Report, row: ScenarioResult) -> Waiver | None:
     """The first waiver of a failing scenario; None if a failure of a requirement that it is about is not waived."""
     failing = [one for one in row.findings if one.verdict is Verdict.FAIL]
     broken = [one.requirement for one in failing if one.requirement in row.requirements]
@@ -145,13 +145,15 @@ def passing_but_blamed(report: Report) -> tuple[tuple[str, str], ...]:
 
     They pass because they are not about that requirement.
     """
-    version = report.specification.version
-    passing = {row.id for row in report.results_of(version) if row.verdict is Verdict.PASS}
-    failed = [row for row in report.requirements_of(version) if row.verdict is Verdict.FAIL]
-    return tuple((name, row.id) for row in failed for name in row.blamed if name in passing)
+    return tuple(
+        (seen.result.id, one.requirement.id)
+        for one in concerns(report)
+        for seen in one.occurrences
+        if seen.result.version == report.specification.version and seen.result.verdict is Verdict.PASS
+    )
 
 
-def concern(requirement: RequirementRow, results: Sequence[ScenarioRow]) -> Concern:
+def concern(requirement: RequirementRow, results: Sequence[ScenarioResult]) -> Concern:
     """A requirement with what `results` (those that it blames) have to say of it."""
     ordered = sorted(results, key=lambda result: requirement.id not in result.requirements)
     return Concern(
@@ -160,9 +162,9 @@ def concern(requirement: RequirementRow, results: Sequence[ScenarioRow]) -> Conc
     )
 
 
-def _finding(requirement: RequirementRow, result: ScenarioRow) -> FindingRow:
+def _finding(requirement: RequirementRow, result: ScenarioResult) -> Finding:
     """The finding of `result` that gave the requirement its verdict; of a scenario that was not reached, its reason."""
     for finding in result.findings:
         if finding.requirement == requirement.id and finding.verdict is requirement.verdict:
             return finding
-    return FindingRow(requirement=requirement.id, verdict=result.verdict, actual=result.reason)
+    return Finding(requirement=requirement.id, verdict=result.verdict, actual=result.reason)

@@ -6,6 +6,7 @@ the results of both kinds. The blocks at the top describe the run, and `specific
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,8 @@ from pydantic import Field
 
 from conformance.evidence.episode import Claims, GatewayFacts
 from conformance.evidence.model_server import ModelServerFacts
+from conformance.outcome import ScenarioResult
+from conformance.planning.results import reproduce_command
 from conformance.report.document.basis import PlanBasis
 from conformance.report.document.blocks import (
     AnomalyRow,
@@ -28,15 +31,14 @@ from conformance.report.document.blocks import (
     Specification,
     Subject,
     Suite,
-    Text,
     Waiver,
 )
 from conformance.report.document.canonical import ReportError, digest, read_document
-from conformance.report.document.rows import RequirementRow, ScenarioRow, VersionRow
+from conformance.report.document.rows import RequirementRow, VersionRow
 from conformance.strict_yaml import path_text
 from conformance.verdict import Result
 
-API_VERSION = "conformance.epp/v1alpha1"
+API_VERSION = "conformance.epp/v1alpha2"
 KIND = "EPPConformanceReport"
 SCHEMA_ID = f"urn:epp-conformance:{API_VERSION}:{KIND}"
 """A name and no address: `epp-conformance report schema` prints the schema."""
@@ -45,8 +47,8 @@ SCHEMA_ID = f"urn:epp-conformance:{API_VERSION}:{KIND}"
 class Report(Block):
     """The whole document. `build` makes it, `read_report` reads it."""
 
-    api_version: Literal["conformance.epp/v1alpha1"] = Field(
-        "conformance.epp/v1alpha1", description="version of this format"
+    api_version: Literal["conformance.epp/v1alpha2"] = Field(
+        "conformance.epp/v1alpha2", description="version of this format"
     )
     kind: Literal["EPPConformanceReport"] = Field("EPPConformanceReport", description="what the document is")
     suite: Suite = Field(description="the suite that made it")
@@ -68,12 +70,13 @@ class Report(Block):
     duration: float = Field(description="seconds that it took")
     result: Result = Field(description="the result over the claimed versions")
     complete: bool = Field(description="whether everything ran that belongs to a full verdict")
-    stopped: Text = Field(description="why the run ended before its plan was done; empty if it did not")
+    stopped: str = Field(description="why the run ended before its plan was done; empty if it did not")
     versions: tuple[VersionRow, ...] = Field(description="the result of each version")
     requirements: tuple[RequirementRow, ...] = Field(
         description="every requirement of each version, once, with its verdict"
     )
-    results: tuple[ScenarioRow, ...] = Field(description="every scenario of each version, as run")
+    results: tuple[ScenarioResult, ...] = Field(description="every scenario of each version, as run")
+    lists: tuple[tuple[str, ...], ...] = Field((), description="lists of requirements that results refer to by place")
     waivers: tuple[Waiver, ...] = Field(description="known failures, and what became of them")
     anomalies: tuple[AnomalyRow, ...] = Field(description="what is worth knowing and no finding")
     figures: dict[str, float | int | str] = Field(description="measurements, for information")
@@ -90,8 +93,18 @@ class Report(Block):
 
     def document(self) -> dict[str, Any]:
         """The report as plain JSON values."""
-        document: dict[str, Any] = self.model_dump(mode="json", by_alias=True)
-        return document
+        lists: dict[tuple[str, ...], int] = {}
+        document: dict[str, Any] = self.model_dump(mode="json", by_alias=True, context=lists)
+        return {**document, "lists": [list(names) for names in lists]}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Report:
+        """The report of plain JSON values. Raises pydantic's error."""
+        return cls.model_validate(document, context=document.get("lists"))
+
+    def reproduce(self, result: ScenarioResult) -> str:
+        """The command that runs a result again; empty if the report does not say how its target was run."""
+        return reproduce_command(self.plan.command, self.environment.seed, result) if self.plan else ""
 
     def evidence_beside(self, path: Path) -> Path | None:
         """The file of its evidence, if that is beside the report, whose file is `path`."""
@@ -107,7 +120,7 @@ class Report(Block):
         """The row of the version that `specification` names; None if the run did not get to it."""
         return next((row for row in self.versions if row.version == self.specification.version), None)
 
-    def results_of(self, version: str) -> tuple[ScenarioRow, ...]:
+    def results_of(self, version: str) -> tuple[ScenarioResult, ...]:
         """The scenarios of one version."""
         return tuple(row for row in self.results if row.version == version)
 
@@ -118,7 +131,8 @@ class Report(Block):
 
 def seal(document: Mapping[str, Any]) -> Report:
     """The report of a document without digest, or with any; the digest is computed. Raises pydantic's error."""
-    return Report.model_validate({**document, "digest": digest(document)})
+    report = Report.of({**document, "digest": "sha256:" + "0" * 64})
+    return report.model_copy(update={"digest": digest(report.document())})
 
 
 def read_report(path: Path) -> Report:
@@ -141,7 +155,7 @@ def parse_report(document: Mapping[str, Any], name: str) -> Report:
             found = "a document without apiVersion and kind"
         raise ReportError(f"{name}: {found} is not {API_VERSION} {KIND}", hint="is it the report of another suite?")
     try:
-        return Report.model_validate(document)
+        return Report.of(document)
     except pydantic.ValidationError as error:
         problems = [
             f"{path_text(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}"[:300]
@@ -152,10 +166,15 @@ def parse_report(document: Mapping[str, Any], name: str) -> Report:
 
 
 def report_text(report: Report) -> str:
-    """`report.json`: the same document as is hashed, indented for people and for `diff`."""
+    """`report.json`: the same document as is hashed, with a line for each row, for people and for `diff`."""
     import json
 
-    return json.dumps(report.document(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    dumps = functools.partial(json.dumps, ensure_ascii=False, allow_nan=False)
+    parts = []
+    for name, value in report.document().items():
+        text = "[\n  " + ",\n  ".join(map(dumps, value)) + "\n ]" if isinstance(value, list) and value else dumps(value)
+        parts.append(f" {dumps(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -1,132 +1,14 @@
-"""The rows of `report.json`: scenarios as run with their findings, requirements with their verdicts, versions."""
+"""The rows of `report.json` beside the results: requirements with their verdicts, and versions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
-from typing import Annotated, Any
-
 from pydantic import Field, field_validator
 
-from conformance.outcome import GaugeFollowed, RequirementResult, ScenarioResult
+from conformance.outcome import RequirementResult
 from conformance.report.document.ai_gateway import AiGateway
-from conformance.report.document.blocks import Block, EvidenceRef, Specification, Text
+from conformance.report.document.blocks import Block, Specification
 from conformance.requirements.schema import Effect, Kind, Level, Role
-from conformance.verdict import Finding, Result, Verdict
-
-
-class FindingRow(Block):
-    """A finding as `conformance.verdict.Finding` has it."""
-
-    requirement: str = Field(description="the requirement")
-    verdict: Verdict = Field(description="what was found")
-    expected: tuple[Text, ...] = Field((), description="what would have been right; several: any of them")
-    actual: Text = Field("", description="what came")
-    exchange: str | None = Field(None, description="the exchange in the evidence")
-    seq: int | None = Field(None, description="the entry of the evidence that is at fault")
-    hint: Text = Field("", description="what such a mistake comes from, or what to do")
-
-    @classmethod
-    def of(cls, finding: Finding) -> FindingRow:
-        """The row of a judge's finding."""
-        return cls.model_validate(finding, from_attributes=True)
-
-    def finding(self) -> Finding:
-        """What the row was made of."""
-        return Finding(**dict(self))
-
-
-class ScenarioRow(Block):
-    """A scenario as run. `requirement`, `expected`, `actual`, `hint`, `exchange`, `seq` are of its decisive finding."""
-
-    version: str = Field(description="the protocol version")
-    id: str = Field(description="the scenario with its variables and, where several were driven, its body mode")
-    scenario: str = Field(description="the scenario's id in its file")
-    title: str = Field(description="what it is about")
-    section: str = Field(description="the protocol's section")
-    requirements: tuple[str, ...] = Field(description="the requirements that it names, and can fail on")
-    mode: str = Field(description="the request body mode")
-    verdict: Verdict = Field(description="its verdict")
-    requirement: str | None = Field(description="the requirement of its decisive finding")
-    expected: tuple[Text, ...] = Field(description="what would have been right; several: any of them")
-    actual: Text = Field(description="what came")
-    hint: Text = Field(description="what such a mistake comes from, or what to do")
-    exchange: str | None = Field(description="the exchange in the evidence")
-    seq: int | None = Field(description="the entry of the evidence that decided")
-    reason: Text = Field(description="why it has this verdict, where its findings do not say it")
-    provisional: bool = Field(description="whether it runs and is reported, and does not count yet")
-    smoke: bool = Field(description="whether it is one of the smoke set")
-    duration: Annotated[float, Field(ge=0, description="seconds")]
-    reproduce: str = Field(description="the command that runs it again")
-    source: str = Field(description="file and line of the scenario")
-    evidence: EvidenceRef | None = Field(description="its line of the evidence; null if it did not run")
-    gauges: tuple[GaugeFollowed, ...] = Field(
-        (), description="whether load that the metrics of pods showed moved the picks of an endpoint picker"
-    )
-    findings: tuple[FindingRow, ...] = Field(
-        description="every finding that has something to show, on all requirements"
-    )
-    passed: tuple[str, ...] = Field(description="requirements that passed in it and have nothing to show")
-    not_applicable: tuple[str, ...] = Field(description="requirements that did not apply and have nothing to show")
-
-    @classmethod
-    def of(cls, version: str, result: ScenarioResult, evidence: EvidenceRef | None = None) -> ScenarioRow:
-        """The row of a result of `version`."""
-        decisive = result.decisive
-        return cls(
-            **{name: getattr(result, name) for name in _SAME},
-            **{name: getattr(decisive or _NO_FINDING, name) for name in _OF_DECISIVE},
-            requirement=decisive.requirement if decisive else next(iter(result.requirements), None),
-            version=version,
-            duration=round(result.duration, 3),
-            evidence=evidence,
-            **listed(result.findings),
-        )
-
-    def result(self) -> ScenarioResult:
-        """What the row was made of, as far as roll-ups read it."""
-        quiet = ((Verdict.PASS, self.passed), (Verdict.NOT_APPLICABLE, self.not_applicable))
-        return ScenarioResult(
-            **{name: getattr(self, name) for name in _SAME},
-            duration=self.duration,
-            findings=(
-                *(row.finding() for row in self.findings),
-                *(Finding(requirement=name, verdict=verdict) for verdict, names in quiet for name in names),
-            ),
-            evidence=self.evidence.episode if self.evidence else None,
-        )
-
-
-_SAME = (ScenarioRow.model_fields.keys() & {one.name for one in fields(ScenarioResult)}) - {
-    "findings",
-    "duration",
-    "evidence",
-}
-"""The fields that a result and its row have alike."""
-
-_OF_DECISIVE = ("expected", "actual", "hint", "exchange", "seq")
-_NO_FINDING = Finding(requirement="", verdict=Verdict.UNTESTED)
-
-
-def listed(findings: Sequence[Finding]) -> dict[str, Any]:
-    """The fields `findings`, `passed` and `not_applicable` of a row."""
-    loud = [finding for finding in findings if not _quiet(finding)]
-
-    def named(verdict: Verdict) -> tuple[str, ...]:
-        quiet = (finding.requirement for finding in findings if finding.verdict is verdict and _quiet(finding))
-        return tuple(dict.fromkeys(quiet))
-
-    return {
-        "findings": tuple(FindingRow.of(finding) for finding in loud),
-        "passed": named(Verdict.PASS),
-        "not_applicable": named(Verdict.NOT_APPLICABLE),
-    }
-
-
-def _quiet(finding: Finding) -> bool:
-    """Whether a finding has nothing to show: it passed, or it did not apply and points at nothing."""
-    nothing_to_show = finding.verdict is Verdict.NOT_APPLICABLE and finding.exchange is None
-    return finding.verdict is Verdict.PASS or nothing_to_show
+from conformance.verdict import Result, Verdict
 
 
 class RequirementRow(Block):
@@ -146,8 +28,6 @@ class RequirementRow(Block):
     why: str = Field(description="how implementations come to break it")
     universal: bool = Field(description="whether it is judged on every exchange of every scenario")
     verdict: Verdict = Field(description="its verdict")
-    scenarios: tuple[str, ...] = Field(description="the scenarios that spoke of it")
-    blamed: tuple[str, ...] = Field(description="those that gave the verdict")
     note: str = Field(description="why it is not tested, or does not apply")
 
     @classmethod
@@ -169,8 +49,6 @@ class RequirementRow(Block):
             why=entry.why or "",
             universal=entry.universal,
             verdict=row.verdict,
-            scenarios=row.scenarios,
-            blamed=row.blamed,
             note=row.note,
         )
 

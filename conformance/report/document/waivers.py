@@ -142,7 +142,7 @@ def _fails(waiver: KnownFailure, result: ScenarioResult) -> bool:
 
 
 def _matches_result(waiver: KnownFailure, result: ScenarioResult) -> bool:
-    spoken_of = {*result.requirements, *(finding.requirement for finding in result.findings)}
+    spoken_of = {*result.requirements, *(name for name, _ in result.said)}
     return _names(waiver, result) or any(_matches(name, waiver.pattern) for name in spoken_of)
 
 
@@ -172,7 +172,7 @@ def _open(version: VersionOutcome) -> bool:
 def _unjudged(result: ScenarioResult) -> set[str]:
     """The requirements of which a scenario should have said something, and could not."""
     found = {one.requirement for one in result.findings if one.verdict in UNJUDGED}
-    spoken_of = {one.requirement for one in result.findings}
+    spoken_of = {name for name, _ in result.said}
     return found | ({*result.requirements} - spoken_of if result.verdict in UNJUDGED else set())
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from conformance.printable import plural
+from conformance.report.document.failures import concerns
 from conformance.report.document.model import Report
-from conformance.verdict import Verdict
 
 RARE = 10
 """A failure is rare if it was seen in no more than one of so many scenarios: other paths are served well."""
@@ -55,6 +55,7 @@ def ways_line(report: Report) -> str:
 def _rare(report: Report, version: str) -> dict[str, str]:
     """Of requirements that failed in few scenarios, in how many."""
     rows = report.results_of(version)
-    found = {one.id: len({*one.blamed}) for one in report.requirements_of(version) if one.verdict is Verdict.FAIL}
+    failed = (one for one in concerns(report) if one.requirement.version == version)
+    found = {one.requirement.id: len(one.occurrences) for one in failed}
     few = {name: count for name, count in found.items() if 0 < count * RARE <= len(rows)}
     return {name: f"{name} in {count} of {plural(len(rows), 'scenario')}" for name, count in few.items()}

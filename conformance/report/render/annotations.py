@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.printable import plural
-from conformance.report.document.failures import concerns, waiver_of_requirement
+from conformance.report.document.failures import concerns, waiver_of_concern
 from conformance.report.document.model import Report
 from conformance.report.render.safe import safe
 from conformance.strict_yaml import parse
@@ -55,7 +55,7 @@ def annotated(report: Report, profile: Path | None = None) -> list[Annotation]:
         )
         for concern in concerns(report, (*FATAL, *UNSETTLED, Verdict.WARN))
         for row in (concern.requirement,)
-        if waiver_of_requirement(report, row) is None
+        if waiver_of_concern(report, concern) is None
     ]
 
 

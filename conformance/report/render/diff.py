@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.errors import UsageError
+from conformance.outcome import ScenarioResult
 from conformance.printable import plural
+from conformance.report.document.failures import concerns
 from conformance.report.document.model import Report
-from conformance.report.document.rows import RequirementRow, ScenarioRow
+from conformance.report.document.rows import RequirementRow
 from conformance.report.render.marks import mark
 from conformance.report.render.safe import safe
 from conformance.verdict import UNSETTLED, Verdict
@@ -120,8 +122,15 @@ def diff(before: Report, after: Report) -> Diff:
     old = {(row.version, row.id): row for row in before.requirements if row.version in both}
     new = {(row.version, row.id): row for row in after.requirements if row.version in both}
     changed = [(old[key], new[key], _fields(old[key], new[key])) for key in old if key in new]
+    seen = {
+        (one.requirement.version, one.requirement.id): one.occurrences[0].finding.actual
+        for one in concerns(after, Verdict)
+        if one.occurrences
+    }
     verdicts = [
-        VerdictChange(version=b.version, id=b.id, before=b.verdict, after=a.verdict, actual=_actual(after, a))
+        VerdictChange(
+            version=b.version, id=b.id, before=b.verdict, after=a.verdict, actual=seen.get((a.version, a.id), "")
+        )
         for b, a, fields in changed
         if b.verdict is not a.verdict and not fields
     ]
@@ -186,16 +195,10 @@ def _worse(change: VerdictChange) -> int:
     return _RANK[change.after] - _RANK[change.before]
 
 
-def _run(before: ScenarioRow, after: ScenarioRow) -> VerdictChange | None:
+def _run(before: ScenarioResult, after: ScenarioResult) -> VerdictChange | None:
     """A scenario whose verdict differs; None if it does not, or if it came to be about other requirements."""
     if before.verdict is after.verdict or before.requirements != after.requirements:
         return None
-    actual = after.actual or after.reason
-    return VerdictChange(version=after.version, id=after.id, before=before.verdict, after=after.verdict, actual=actual)
-
-
-def _actual(report: Report, row: RequirementRow) -> str:
-    for result in report.results_of(row.version):
-        if result.id in row.blamed:
-            return next((f.actual for f in result.findings if f.requirement == row.id), result.reason)
-    return ""
+    return VerdictChange(
+        version=after.version, id=after.id, before=before.verdict, after=after.verdict, actual=after.actual
+    )

@@ -6,19 +6,18 @@ script and its only style sheet by digest and forbids every request, so that not
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from conformance.evidence.store import episodes
-from conformance.outcome import NOT_SELECTED
+from conformance.outcome import NOT_SELECTED, ScenarioResult
 from conformance.printable import plural
 from conformance.report.document.failures import Concern, Occurrence, concerns, waived_text, waiver_of
 from conformance.report.document.model import Report
-from conformance.report.document.rows import RequirementRow, ScenarioRow
+from conformance.report.document.rows import RequirementRow
 from conformance.report.render.ai_gateway import ways
 from conformance.report.render.gauges import NAME, gauges, seen
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD
@@ -28,7 +27,7 @@ from conformance.report.render.safe import safe
 from conformance.report.render.sequence import svg
 from conformance.report.render.transcript import Line, transcript
 from conformance.report.verify.steps import PROVES
-from conformance.verdict import UNSETTLED, Result, Verdict
+from conformance.verdict import PRECEDENCE, UNSETTLED, Finding, Result, Verdict
 
 if TYPE_CHECKING:
     from conformance.evidence.episode import Episode
@@ -42,7 +41,7 @@ PASSES = 5
 LINES = 48
 """Lines of a conversation."""
 
-Row = TypeVar("Row", RequirementRow, ScenarioRow)
+Row = TypeVar("Row", RequirementRow, ScenarioResult)
 Conversations: TypeAlias = "dict[tuple[Any, ...], ShownConversation]"
 
 
@@ -82,31 +81,37 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Across(Generic[Row]):
-    """A requirement or a scenario across the versions of the report: its newest row, and that of each version."""
+    """A requirement, or all instances of a scenario: the newest row, and that of each version of the report."""
 
     row: Row
+    rows: tuple[Row, ...]
     by_version: tuple[Row | None, ...]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """Those that there are."""
-        return tuple(one for one in self.by_version if one is not None)
+    def telling(self) -> tuple[Row, ...]:
+        """Those that did not pass."""
+        return tuple(one for one in self.rows if one.verdict is not Verdict.PASS)
 
 
-def across(rows: Iterable[Row], versions: Sequence[str]) -> list[Across[Row]]:
-    """Rows of several versions put together by their id."""
-    groups: dict[str, dict[str, Row]] = {}
+def across(rows: Iterable[Row], versions: Sequence[str], name: Callable[[Row], str]) -> list[Across[Row]]:
+    """Rows put together by their `name`. What stands for a version is the worst of it."""
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(row.id, {})[row.version] = row
+        groups.setdefault(name(row), []).append(row)
     return [
-        Across(row=list(own.values())[-1], by_version=tuple(own.get(version) for version in versions))
+        Across(row=own[-1], rows=tuple(own), by_version=tuple(_worst(own, version) for version in versions))
         for own in groups.values()
     ]
 
 
+def _worst(rows: Iterable[Row], version: str) -> Row | None:
+    own = (row for row in rows if row.version == version)
+    return min(own, key=lambda row: PRECEDENCE.index(row.verdict), default=None)
+
+
 def html(report: Report, evidence: Path | None = None) -> str:
     """The page. Conversations are taken from the file of evidence, of those scenarios only that are shown."""
-    whole, report = report, safe(report)
+    report = safe(report)
     failed = concerns(report)
     unsettled = concerns(report, (*UNSETTLED, Verdict.WARN))
     provisional = [row for row in report.results if row.provisional and row.verdict is not Verdict.PASS]
@@ -122,13 +127,15 @@ def html(report: Report, evidence: Path | None = None) -> str:
         failed=_cards(failed, conversations),
         unsettled=_cards(unsettled, conversations),
         provisional=provisional,
-        examples=[(row, conversations.get(_key(row, row.exchange, row.seq))) for row in examples],
+        examples=[(row, conversations.get(_key(row))) for row in examples],
         subject=SUBJECT[report.implementation.role],
         counts={verdict: counted[verdict] for verdict in Verdict if counted[verdict]},
         verdicts=[verdict for verdict in Verdict if any(row.verdict is verdict for row in report.requirements)],
         several=len(report.versions) > 1,
-        requirements=across(report.requirements, versions),
-        scenarios=across(report.results, versions),
+        requirements=across(report.requirements, versions, lambda row: row.id),
+        judged=_judged(report),
+        about=_about(report),
+        scenarios=across(report.results, versions, lambda row: row.scenario),
         meaning=meaning,
         symbol=SYMBOL,
         word=word,
@@ -147,8 +154,22 @@ def html(report: Report, evidence: Path | None = None) -> str:
         policy=policy(style=style, script=script),
         script=script,
         style=style,
-        document=_embedded(whole),
     )
+
+
+def _judged(report: Report) -> Mapping[str, int]:
+    """In how many scenarios of the headline version each requirement was judged."""
+    said = ((name, row.id) for row in report.results_of(report.specification.version) for name, _ in row.said)
+    return Counter(name for name, _ in dict.fromkeys(said))
+
+
+def _about(report: Report) -> Mapping[str, Mapping[str, None]]:
+    """The scenarios that name each requirement."""
+    found: dict[str, dict[str, None]] = {}
+    for row in report.results:
+        for name in row.requirements:
+            found.setdefault(name, {})[row.scenario] = None
+    return found
 
 
 def _words(report: Report) -> tuple[Mapping[Verdict | Result, str], Mapping[Verdict, str]]:
@@ -172,7 +193,7 @@ def _card(concerns: Sequence[Concern], conversations: Conversations) -> Card:
     shown = tuple(
         Shown(
             occurrence=one,
-            talk=conversations.get(_key(one.result, one.finding.exchange, one.finding.seq)),
+            talk=conversations.get(_key(one.result, one.finding)),
         )
         for one in newest.occurrences[:OCCURRENCES]
     )
@@ -186,28 +207,28 @@ def _card(concerns: Sequence[Concern], conversations: Conversations) -> Card:
     )
 
 
-def _examples(report: Report) -> list[ScenarioRow]:
+def _examples(report: Report) -> list[ScenarioResult]:
     """A few short passing scenarios, each of another section."""
     passed = [row for row in report.results if row.verdict is Verdict.PASS and row.evidence]
-    by_section: dict[str, ScenarioRow] = {}
+    by_section: dict[str, ScenarioResult] = {}
     for row in sorted(passed, key=lambda row: (not row.smoke, row.duration)):
         by_section.setdefault(row.section, row)
     return list(by_section.values())[:PASSES]
 
 
-def _key(row: ScenarioRow, exchange: str | None, seq: int | None) -> tuple[Any, ...]:
-    return (row.evidence.sha256 if row.evidence else None, exchange, seq)
+def _key(row: ScenarioResult, finding: Finding | None = None) -> tuple[Any, ...]:
+    return (row.evidence, finding.exchange, finding.seq) if finding else (row.evidence, None, None)
 
 
-def _conversations(shown: Sequence[Concern], examples: Sequence[ScenarioRow], evidence: Path | None) -> Conversations:
+def _conversations(
+    shown: Sequence[Concern], examples: Sequence[ScenarioResult], evidence: Path | None
+) -> Conversations:
     """Every conversation on the page; one pass over the evidence, one episode in memory at a time."""
     if evidence is None:
         return {}
-    wanted = {
-        _key(one.result, one.finding.exchange, one.finding.seq)
-        for concern in shown
-        for one in concern.occurrences[:OCCURRENCES]
-    } | {_key(row, row.exchange, row.seq) for row in examples}
+    wanted = {_key(one.result, one.finding) for concern in shown for one in concern.occurrences[:OCCURRENCES]} | {
+        _key(row) for row in examples
+    }
     by_line: dict[str, list[tuple[Any, ...]]] = {}
     for key in wanted:
         if key[0] is not None:
@@ -217,9 +238,3 @@ def _conversations(shown: Sequence[Concern], examples: Sequence[ScenarioRow], ev
         for sha256, episode in episodes(evidence, set(by_line))
         for key in by_line[sha256]
     }
-
-
-def _embedded(report: Report) -> str:
-    """The canonical JSON in a form that can't end the script element it stands in."""
-    text = json.dumps(report.document(), separators=(",", ":"), ensure_ascii=True)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from conformance.report.document.failures import concern, waived_text, waiver_of_requirement, waiver_of_scenario
+from conformance.outcome import ScenarioResult
+from conformance.report.document.failures import Concern, concerns, waived_text, waiver_of_concern, waiver_of_scenario
 from conformance.report.document.model import Report
-from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING
 from conformance.report.render.safe import safe
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 OUTCOME = {
     Verdict.FAIL: "failure",
@@ -31,13 +31,18 @@ OUTCOME = {
 def junit(report: Report) -> str:
     """The document, UTF-8 with declaration: a suite of scenarios and one of universal requirements per version."""
     report = safe(report)
+    found = {(one.requirement.version, one.requirement.id): one for one in concerns(report, Verdict)}
     root = ET.Element("testsuites", name=_clean(f"epp-conformance {report.name}"))
     for row in report.versions:
         scenarios = [_scenario(result, report) for result in report.results_of(row.version)]
         seconds = sum(result.duration for result in report.results_of(row.version))
         _suite(root, report, f"EPP {row.version}", scenarios, seconds)
-        universal = [one for one in report.requirements_of(row.version) if one.universal]
-        _suite(root, report, f"EPP {row.version} invariants", [_invariant(one, report) for one in universal], 0.0)
+        invariants = [
+            _invariant(found[one.version, one.id], report)
+            for one in report.requirements_of(row.version)
+            if one.universal
+        ]
+        _suite(root, report, f"EPP {row.version} invariants", invariants, 0.0)
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(one.get(name, "0")) for one in root)))
     root.set("time", f"{report.duration:.3f}")
@@ -62,7 +67,7 @@ def _suite(root: ET.Element, report: Report, name: str, cases: list[ET.Element],
     suite.extend(cases)
 
 
-def _scenario(row: ScenarioRow, report: Report) -> ET.Element:
+def _scenario(row: ScenarioResult, report: Report) -> ET.Element:
     case = ET.Element("testcase", classname=f"epp.{row.version}.{row.section}", name=row.id, time=f"{row.duration:.3f}")
     levels = {one.id: one.level for one in report.requirements_of(row.version)}
     _properties(
@@ -78,29 +83,29 @@ def _scenario(row: ScenarioRow, report: Report) -> ET.Element:
     waiver = waiver_of_scenario(report, row)
     excused = row.provisional or waiver is not None
     verdict = Verdict.SKIPPED if excused and row.verdict is Verdict.FAIL else row.verdict
-    message = row.actual or row.reason or MEANING[row.verdict]
-    if row.requirement and row.actual:
-        message = f"{row.requirement}: {message}"
+    finding = row.decisive or Finding(requirement="".join(row.requirements[:1]), verdict=row.verdict)
+    message = row.actual or MEANING[row.verdict]
+    if finding.actual:
+        message = f"{finding.requirement}: {message}"
     if waiver is not None and row.verdict is Verdict.FAIL:
         message = f"{waived_text(waiver)}; {message}"
-    expected = [f"expected: {one}" for one in row.expected]
-    lines = [row.title, f"requirement: {row.requirement}", *expected, f"actual: {row.actual or row.reason}"]
-    lines += [f"hint: {row.hint}"] if row.hint else []
-    lines += [f"reproduce: {row.reproduce}"] if row.reproduce else []
+    expected = [f"expected: {one}" for one in finding.expected]
+    lines = [row.title, f"requirement: {finding.requirement}", *expected, f"actual: {row.actual}"]
+    lines += [f"hint: {finding.hint}"] if finding.hint else []
+    lines += [f"reproduce: {command}"] if (command := report.reproduce(row)) else []
     _say(case, verdict, row.verdict, message, "\n".join(lines))
     return case
 
 
-def _invariant(row: RequirementRow, report: Report) -> ET.Element:
+def _invariant(found: Concern, report: Report) -> ET.Element:
+    row, seen = found.requirement, found.occurrences
     case = ET.Element("testcase", classname=f"epp.{row.version}.invariant", name=f"invariant::{row.id}", time="0.000")
     properties = [("requirement", row.id), ("level", row.level), ("verdict", row.verdict.value), ("effect", row.effect)]
     _properties(case, properties)
-    blamed = [one for one in report.results_of(row.version) if one.id in row.blamed]
-    seen = concern(row, blamed).occurrences
     message = f"{row.id}: {seen[0].finding.actual}" if seen else row.note or MEANING[row.verdict]
     lines = [row.statement, *(f"{one.result.id}: {one.finding.actual}" for one in seen[:10])]
     verdict = Verdict.WARN if row.verdict is Verdict.FAIL and row.effect != "fail" else row.verdict
-    waiver = waiver_of_requirement(report, row)
+    waiver = waiver_of_concern(report, found)
     if row.verdict is Verdict.FAIL and waiver is not None:
         verdict = Verdict.SKIPPED
         message = f"{waived_text(waiver)}; {message}"

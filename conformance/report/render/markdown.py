@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.printable import plural
-from conformance.report.document.failures import Concern, concerns, waived_text, waiver_of_requirement, warnings
+from conformance.report.document.failures import Concern, concerns, waived_text, waiver_of_concern, warnings
 from conformance.report.document.model import Report
 from conformance.report.render.ai_gateway import ways
 from conformance.report.render.gauges import NAME, gauges, seen
@@ -86,7 +86,7 @@ def _failure(report: Report, one: Concern) -> list[str]:
     if not one.occurrences:
         return lines
     first = one.occurrences[0]
-    if (waiver := waiver_of_requirement(report, row)) is not None:
+    if (waiver := waiver_of_concern(report, one)) is not None:
         lines += [f"- **{text(waived_text(waiver))}**"]
     lines += [f"- expected: {' — or — '.join(map(text, first.finding.expected)) or 'see the requirement'}"]
     lines += [f"- actual: {text(first.finding.actual or first.result.reason)}"]
@@ -95,8 +95,8 @@ def _failure(report: Report, one: Concern) -> list[str]:
     lines += [
         f"- seen in `{first.result.id}`" + (f" and {len(one.occurrences) - 1} more" if one.occurrences[1:] else "")
     ]
-    if first.result.reproduce:
-        lines += ["", *code(first.result.reproduce)]
+    if command := report.reproduce(first.result):
+        lines += ["", *code(command)]
     return [*lines, ""]
 
 

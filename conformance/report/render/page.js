@@ -2,14 +2,14 @@
 (() => {
   const box = document.getElementById("filter");
   const verdict = document.getElementById("verdict");
-  const rows = [...document.querySelectorAll("tr[data-text]")];
+  const rows = [...document.querySelectorAll("tr[data-verdict]")];
   const count = document.getElementById("count");
 
   function filter() {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const row of rows) {
-      const fits = words.every((word) => row.dataset.text.includes(word));
+      const fits = words.every((word) => row.textContent.toLowerCase().includes(word));
       row.hidden = !fits || (verdict.value !== "" && !row.dataset.verdict.split(" ").includes(verdict.value));
       if (!row.hidden && row.closest("#requirements")) shown += 1;
     }

@@ -19,7 +19,7 @@ def safe(report: Report) -> Report:
     """The report itself where there is nothing to escape."""
     plain = report.document()
     shown = cleaned(plain)
-    return report if shown == plain else Report.model_validate(shown)
+    return report if shown == plain else Report.of(shown)
 
 
 def cleaned(value: Any, *, lines: bool = False) -> Any:

@@ -136,7 +136,7 @@ def write_submission(
         path = folder / f"{version}-{mode}-{side}-report.yaml"
         kept = None
         if evidence is not None:
-            wanted = {one.evidence.sha256 for one in report.results_of(row.version) if one.evidence is not None}
+            wanted = {one.evidence for one in report.results_of(row.version) if one.evidence is not None}
             kept = extract(evidence, wanted, path.with_name(path.name.replace("-report.yaml", "-evidence.ndjson.xz")))
         path.write_text(to_yaml(of_version(report, row.version, mode, kept, observed=observed)), encoding="utf-8")
         all_of_them = [(one.name, read_report(one)) for one in sorted(folder.glob(f"*-{side}-report.yaml"))]

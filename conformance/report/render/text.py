@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.outcome import GENERATED, NOT_SELECTED
+from conformance.outcome import GENERATED, NOT_SELECTED, ScenarioResult
 from conformance.printable import plural, printable
 from conformance.report.document.blocks import Waiver
 from conformance.report.document.failures import Occurrence, passing_but_blamed, waived_text, warnings
 from conformance.report.document.model import Report
-from conformance.report.document.rows import RequirementRow, ScenarioRow, VersionRow
+from conformance.report.document.rows import RequirementRow, VersionRow
 from conformance.report.render.ai_gateway import ways_line
 from conformance.report.render.gauges import gauges, gauges_line
 from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, protocol
@@ -46,6 +46,7 @@ def failure_text(
     *,
     width: int = 100,
     whole: bool = False,
+    reproduce: str = "",
     see_all: str = "",
     waiver: Waiver | None = None,
 ) -> Text:
@@ -74,12 +75,12 @@ def failure_text(
             block.line(f"{'':{block.LABEL}}  all of it: {see_all}", "dim")
     if hint := finding.hint or requirement.why:
         block.field("hint", hint)
-    if result.reproduce:
-        block.field("reproduce", result.reproduce, "bold")
+    if reproduce:
+        block.field("reproduce", reproduce, "bold")
     return block.text
 
 
-def conversation_text(row: ScenarioRow, lines: Iterable[Line], *, width: int = 100, whole: bool = False) -> Text:
+def conversation_text(row: ScenarioResult, lines: Iterable[Line], *, width: int = 100, whole: bool = False) -> Text:
     """A scenario without a failure: its id and verdict, its title, what was said."""
     block = _Block(width, whole=whole)
     block.line(f"{SYMBOL[row.verdict]} {row.id} {WORD[row.verdict]}", STYLE[row.verdict])

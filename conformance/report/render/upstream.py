@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from conformance.outcome import ScenarioResult
 from conformance.report.document.model import Report
-from conformance.report.document.rows import ScenarioRow
 from conformance.report.render.safe import safe
 from conformance.verdict import KINDS, Kind, Result, Verdict
 
@@ -68,7 +68,7 @@ def _profile(report: Report, name: str, kinds: Collection[Kind], result: Result)
     own = {row.id for row in report.requirements_of(version) if row.kind in kinds}
     rows = [row for row in report.results_of(version) if not row.provisional and own & {*row.requirements}]
 
-    def named(verdicts: set[Verdict]) -> list[ScenarioRow]:
+    def named(verdicts: set[Verdict]) -> list[ScenarioResult]:
         return [row for row in rows if row.verdict in verdicts]
 
     passed, failed = named({Verdict.PASS, Verdict.WARN}), named({Verdict.FAIL, Verdict.ERROR})

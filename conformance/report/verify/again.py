@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
 from conformance.evidence.episode import Context, Episode
 from conformance.evidence.store import EvidenceError, EvidenceLine, EvidenceReader
-from conformance.outcome import BLOCKING
+from conformance.outcome import BLOCKING, ScenarioResult
 from conformance.printable import plural, printable
 from conformance.report.document.build import releases
 from conformance.report.document.model import Report
-from conformance.report.document.rows import ScenarioRow
 from conformance.report.verify import unheard
 from conformance.report.verify.conversation import asked_about, cut_short, problems
 from conformance.report.verify.expected import Expected, Key
 from conformance.report.verify.steps import VerificationStep, answered, short, unknown
 from conformance.report.verify.stimulus import Learned
 from conformance.requirements.catalogue import Catalogue
-from conformance.verdict import Finding
+from conformance.verdict import Finding, Verdict
 
 STRANGE = 1000
 """Lines that no result names, after which no more are read: a small file can hold millions."""
@@ -39,16 +39,16 @@ class JudgedAgain:
         self._judge = judge
         self._expected = expected
         self._learned = Learned(report.redactions)
-        self._by_line: dict[str, list[ScenarioRow]] = {}
+        self._by_line: dict[str, list[ScenarioResult]] = {}
         for row in report.results:
             if row.evidence is not None:
-                self._by_line.setdefault(row.evidence.sha256, []).append(row)
+                self._by_line.setdefault(row.evidence, []).append(row)
         self._differences: list[str] = []
         self._broken: list[str] = []
         self._cut: list[str] = []
         self._changed: Counter[str] = Counter()
         self.judged = 0
-        self.rows: dict[Key, ScenarioRow] = {}
+        self.rows: dict[Key, ScenarioResult] = {}
 
     def evidence(self, path: Path | None) -> VerificationStep:
         """Read it all, and derive. The answer is about the lines alone: each there, named by one result, unchanged."""
@@ -93,7 +93,7 @@ class JudgedAgain:
             f"{releases(printable(self._report.suite.version))}"
         )
 
-    def _line(self, line: EvidenceLine, rows: list[ScenarioRow]) -> None:
+    def _line(self, line: EvidenceLine, rows: list[ScenarioResult]) -> None:
         try:
             episode, context, cut = line.read_cut()
         except EvidenceError as error:
@@ -102,9 +102,6 @@ class JudgedAgain:
         for row in rows[1:]:
             self._broken.append(f"{row.version} {row.id}: names the same episode as {rows[0].id}")
         row = rows[0]
-        if row.evidence is not None and row.evidence.episode != episode.id:
-            stated = f"{short(printable(row.evidence.episode))}; its line has {short(printable(episode.id))}"
-            self._broken.append(f"{row.version} {row.id}: names the episode {stated}")
         if cut:
             self._cut.append(f"{row.version} {row.id}: its episode was cut, as it would not fit")
             return
@@ -124,7 +121,7 @@ class JudgedAgain:
 
     def _derive(
         self,
-        row: ScenarioRow,
+        row: ScenarioResult,
         expected: Expected,
         episode: Episode,
         context: Context,
@@ -141,12 +138,12 @@ class JudgedAgain:
         if planned is not None and wanted is not None and cut_short(planned, episode) and not _is_open(wanted):
             text = "its evidence has fewer exchanges than its scenario, and nothing that ended it"
             self._differences.append(f"{row.version} {row.id}: {text}")
-        self._compare(row, wanted, judged=True)
+        self._compare(row, wanted)
 
-    def _compare_verdicts(self, row: ScenarioRow, findings: tuple[Finding, ...] | Exception) -> None:
+    def _compare_verdicts(self, row: ScenarioResult, findings: tuple[Finding, ...] | Exception) -> None:
         if isinstance(findings, Exception):
             raise findings
-        before, after = _verdicts(row.result().findings), _verdicts(findings)
+        before, after = _verdicts(row.said), _verdicts((one.requirement, one.verdict) for one in findings)
         for name in before.keys() | after.keys():
             stated, now = before.get(name, "none"), after.get(name, "none")
             if stated != now:
@@ -160,15 +157,14 @@ class JudgedAgain:
             if (row.version, row.id) not in self.rows and (row.evidence is None or self.judged == 0):
                 self._compare(row, self._expected.row(row, None, None))
 
-    def _compare(self, row: ScenarioRow, wanted: ScenarioRow | None, *, judged: bool = False) -> None:
+    def _compare(self, row: ScenarioResult, wanted: ScenarioResult | None) -> None:
         if wanted is None:
             return  # in no plan, which is said there
         self.rows[row.version, row.id] = wanted
         if row.evidence is not None and wanted.evidence is None:
             self._differences.append(f"{row.version} {row.id}: has evidence, and can't have been run on this target")
         if row != wanted:
-            unread = _OF_THE_EPISODE if row.evidence is not None and not judged else frozenset()
-            self._differences += [f"{row.version} {row.id}: {text}" for text in differences(row, wanted, unread)]
+            self._differences += [f"{row.version} {row.id}: {text}" for text in differences(row, wanted)]
 
     def judgement(self, path: Path | None) -> VerificationStep:
         """Whether every result is what its episode gives; without a plan, whether its verdicts are the same."""
@@ -193,26 +189,22 @@ class JudgedAgain:
         return step
 
 
-def _verdicts(findings: Iterable[Finding]) -> dict[str, str]:
+def _verdicts(said: Iterable[tuple[str, Verdict]]) -> dict[str, str]:
     """The verdicts on each requirement, as a text."""
     found: dict[str, set[str]] = {}
-    for one in findings:
-        found.setdefault(one.requirement, set()).add(one.verdict)
+    for name, verdict in said:
+        found.setdefault(name, set()).add(verdict)
     return {name: " and ".join(sorted(verdicts)) for name, verdicts in found.items()}
 
 
-def _is_open(row: ScenarioRow) -> bool:
+def _is_open(row: ScenarioResult) -> bool:
     """Whether something failed, or stayed open."""
     return row.verdict in BLOCKING or any(one.verdict in BLOCKING for one in row.findings)
 
 
-_OF_THE_EPISODE = frozenset({"requirement", "expected", "actual", "hint", "exchange", "seq"})
-"""What a row has from an episode's decisive finding."""
-
-
-def differences(stated: ScenarioRow, computed: ScenarioRow, unread: frozenset[str] = frozenset()) -> Iterator[str]:
-    """What a result says otherwise than it must, but for the fields `unread`."""
-    for name in type(stated).model_fields.keys() - unread:
+def differences(stated: ScenarioResult, computed: ScenarioResult) -> Iterator[str]:
+    """What a result says otherwise than it must."""
+    for name in (one.name for one in fields(stated)):
         before, after = getattr(stated, name), getattr(computed, name)
         if before == after:
             continue

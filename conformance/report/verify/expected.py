@@ -21,16 +21,14 @@ from conformance.planning.results import (
     HUNG_TOO_OFTEN,
     all_kept,
     not_done,
+    not_reached,
     of_episode,
-    reproduce_command,
     shortest_broken,
     skipped,
-    versioned_command,
 )
 from conformance.printable import printable
 from conformance.report.document.basis import GENERATED_FILE, PlanBasis, is_generated
 from conformance.report.document.model import Report
-from conformance.report.document.rows import ScenarioRow
 from conformance.report.verify.steps import short
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import Instance, load
@@ -103,14 +101,14 @@ class Expected:
         for skip in plan.skips:
             self.planned[version, skip.work.id] = Planned(version=version, work=skip.work, skip=skip)
 
-    def _generated(self, row: ScenarioRow, catalogue: Catalogue) -> None:
+    def _generated(self, row: ScenarioResult, catalogue: Catalogue) -> None:
         """Generated conversations are in no plan: their row stands for itself, and for its source if it failed."""
         found = [one for one in self._own if one.file == f"{GENERATED_FILE}-{row.version}"]
         if row.verdict is Verdict.FAIL and found:
             universal = tuple(one.id for one in catalogue.for_version(row.version) if one.universal and one.testable)
             scenario = found[0].scenario.model_copy(update={"requirements": universal})
             instance = dataclasses.replace(found[0], scenario=scenario, file=GENERATED_SECTION, line=0)
-            work = Work(id=instance.id, instance=instance, mode=row.mode)  # type: ignore[arg-type]
+            work = Work(version=row.version, id=instance.id, instance=instance, mode=row.mode)  # type: ignore[arg-type]
             self.planned[row.version, row.id] = Planned(version=row.version, work=work, generated=True)
 
     # -- the report against it -----------------------------------------------------------------------------------------
@@ -148,8 +146,8 @@ class Expected:
             yield f"figures are {dict(self.report.figures)}, the results give {wanted}"
 
     def row(
-        self, row: ScenarioRow, episode: Episode | None, findings: Sequence[Finding] | Exception | None
-    ) -> ScenarioRow | None:
+        self, row: ScenarioResult, episode: Episode | None, findings: Sequence[Finding] | Exception | None
+    ) -> ScenarioResult | None:
         """The row that must stand in place of `row`, given its episode judged again; None if it is in no plan.
 
         Without findings (no evidence was given) those of the row are taken as they are.
@@ -160,12 +158,12 @@ class Expected:
         if planned is None:
             return None
         result = self._result(planned, row, episode, findings)
-        return ScenarioRow.of(row.version, dataclasses.replace(result, duration=row.duration), row.evidence)
+        return dataclasses.replace(result, duration=row.duration)
 
     def _result(
         self,
         planned: Planned,
-        row: ScenarioRow,
+        row: ScenarioResult,
         episode: Episode | None,
         findings: Sequence[Finding] | Exception | None,
     ) -> ScenarioResult:
@@ -174,18 +172,17 @@ class Expected:
         if row.evidence is None:
             stopped = row.reason if row.reason == HUNG_TOO_OFTEN else self.report.stopped
             return not_done(planned.work, "" if stopped == "interrupted" else stopped)
-        seed, generated = self.report.environment.seed, planned.generated
-        command = versioned_command(self.basis.command, planned.version, seed, generated=generated)
-        reproduce = reproduce_command(command, planned.work)
         if episode is None or findings is None:
-            made = of_episode(
-                planned.work, Episode(id="", entries=()), row.result().findings, seconds=0, reproduce=reproduce
-            )
             result = dataclasses.replace(
-                made, verdict=row.verdict, reason=row.reason, evidence=row.evidence.episode, gauges=row.gauges
+                not_reached(planned.work, row.verdict, row.reason),
+                findings=row.findings,
+                passed=row.passed,
+                not_applicable=row.not_applicable,
+                gauges=row.gauges,
             )
         else:
-            result = of_episode(planned.work, episode, findings, seconds=row.duration, reproduce=reproduce)
+            result = of_episode(planned.work, episode, findings, seconds=row.duration)
+        result = dataclasses.replace(result, evidence=row.evidence)
         if planned.generated:
             examples = examples_of(row) or 0
             broken = next(
@@ -199,7 +196,7 @@ class Expected:
         return result
 
 
-def examples_of(row: ScenarioRow) -> int | None:
+def examples_of(row: ScenarioResult) -> int | None:
     """How many generated conversations a row says were tried; None if it is about a scenario."""
     if row.id != GENERATED_ID:
         return None
@@ -207,12 +204,12 @@ def examples_of(row: ScenarioRow) -> int | None:
     return int(found[1]) if found else 0
 
 
-def _all_kept(row: ScenarioRow, report: Report) -> bool:
+def _all_kept(row: ScenarioResult, report: Report) -> bool:
     """Whether a row says, and no more, that generated conversations broke no rule."""
     examples = examples_of(row)
     if examples is None or report.implementation.role != "epp":
         return False
-    return row == ScenarioRow.of(row.version, all_kept(examples, report.environment.seed))
+    return row == all_kept(row.version, examples, report.environment.seed)
 
 
 def _own_instances(basis: PlanBasis, catalogue: Catalogue) -> tuple[Instance, ...]:

@@ -65,7 +65,7 @@ def compare(report: Report, second: Report) -> Reproduction:
             id=row.id,
             stated=row.verdict,
             found=other.verdict if other is not None else None,
-            reason=(other.actual or other.reason) if other is not None and other.verdict is not row.verdict else "",
+            reason=other.actual if other is not None and other.verdict is not row.verdict else "",
         )
         if other is not None and other.verdict is row.verdict:
             same.append(compared)

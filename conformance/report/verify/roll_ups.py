@@ -44,11 +44,10 @@ def roll_up_problems(report: Report, catalogue: Catalogue) -> Iterator[str]:
     for row in report.versions:
         if row.version not in catalogue.documents:
             continue
-        results = [one.result() for one in report.results_of(row.version)]
         outcome = version_outcome(
             catalogue,
             row.version,
-            results,
+            report.results_of(row.version),
             role=report.implementation.role,
             claimed=row.claimed,
             complete=row.complete,

@@ -30,6 +30,8 @@ from conformance.outcome import (
     scenario_verdict,
     version_outcome,
 )
+from conformance.planning.plan import Selection
+from conformance.report.document.basis import basis_of
 from conformance.report.document.build import build
 from conformance.report.document.model import Report, write_report
 from conformance.requirements.catalogue import Catalogue
@@ -274,6 +276,7 @@ class Made:
         findings = self.judge(episode, context, self.catalogue)
         self.results.append(
             ScenarioResult(
+                version=self.version,
                 id=name,
                 scenario=name,
                 title=fields.pop("title", f"Scenario {name}"),
@@ -283,8 +286,6 @@ class Made:
                 verdict=scenario_verdict(findings, requirements),
                 findings=findings,
                 duration=0.125,
-                evidence=episode.id,
-                reproduce=f"epp-conformance run --epp reference --seed 42 {name}",
                 source=f"scenarios/{name.partition('.')[0]}.yaml:7",
                 **fields,
             )
@@ -296,6 +297,7 @@ class Made:
     ) -> None:
         self.results.append(
             ScenarioResult(
+                version=self.version,
                 id=name,
                 scenario=name,
                 title=f"Scenario {name}",
@@ -333,6 +335,7 @@ class Made:
             evidence=self.evidence,
             redactor=redactor,
             stopped=stopped,
+            basis=basis_of(self.profile, command="epp-conformance run --epp reference", selection=Selection()),
         )
         write_report(report, self.path)
         return report

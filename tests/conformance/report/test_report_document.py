@@ -14,7 +14,6 @@ from conformance.report.document.build import build, overall, subject_of
 from conformance.report.document.canonical import ReportError, canonical, digest, read_document
 from conformance.report.document.failures import concerns
 from conformance.report.document.model import read_report, report_schema
-from conformance.report.document.rows import ScenarioRow
 from conformance.strict_yaml import load
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Result, Verdict, worst
@@ -34,7 +33,7 @@ def test_the_document_keeps_to_its_published_schema(run):
 
 def test_it_has_the_blocks_that_readers_look_for(run):
     document = run.report().document()
-    assert document["apiVersion"] == "conformance.epp/v1alpha1"
+    assert document["apiVersion"] == "conformance.epp/v1alpha2"
     assert document["kind"] == "EPPConformanceReport"
     assert set(document) >= {
         "suite", "catalogue", "specification", "implementation", "subject", "environment", "claims", "complete",
@@ -59,12 +58,14 @@ def test_every_requirement_of_the_version_is_there_once(run, catalogue):
 
 
 def test_results_name_their_finding_evidence_and_command(run):
-    row = next(row for row in run.report().results if row.id == "subset.escapes")
-    assert (row.verdict, row.requirement, row.actual) == (Verdict.FAIL, "EPP-SUB-01", "127.1.0.3:8000")
-    assert row.exchange == "x2"
+    report = run.report()
+    row = next(row for row in report.results if row.id == "subset.escapes")
+    found = row.decisive
+    assert found is not None
+    assert (row.verdict, found.requirement, found.actual) == (Verdict.FAIL, "EPP-SUB-01", "127.1.0.3:8000")
+    assert found.exchange == "x2"
     assert row.evidence is not None
-    assert row.evidence.episode == "subset.escapes@1.0.0"
-    assert row.reproduce.endswith("subset.escapes")
+    assert report.reproduce(row).endswith("--protocol-version 1.0.0 --seed 42 --scenario 'subset.escapes'")
 
 
 def test_a_requirement_fails_on_findings_of_scenarios_that_are_not_about_it(run):
@@ -102,12 +103,24 @@ def test_several_versions_stand_side_by_side(run, catalogue, profile):
 
 def test_lone_surrogates_are_written_as_escapes(made):
     finding = Finding(requirement="EPP-SUB-01", verdict=Verdict.FAIL, actual="\udc80", expected=("x\udfff",))
-    result = ScenarioResult(
-        id="a", scenario="a", title="t", section="s", requirements=("EPP-SUB-01",), mode="m",
-        verdict=Verdict.FAIL, findings=(finding,), reason="\ud800",
-    )  # fmt: skip
-    row = ScenarioRow.of("1.0.0", result)
-    assert (row.actual, row.expected, row.reason) == ("\\udc80", ("x\\udfff",), "\\ud800")
+    made.results.append(
+        ScenarioResult(
+            version="1.0.0",
+            id="a",
+            scenario="a",
+            title="t",
+            section="s",
+            requirements=("EPP-SUB-01",),
+            mode="m",
+            verdict=Verdict.FAIL,
+            findings=(finding,),
+            reason="\ud800",
+        )
+    )
+    made.report()
+    (row,) = read_report(made.path).results
+    (found,) = row.findings
+    assert (found.actual, found.expected, row.reason) == ("\\udc80", ("x\\udfff",), "\\ud800")
 
 
 @pytest.mark.parametrize(
@@ -154,18 +167,16 @@ def test_the_digest_does_not_depend_on_how_the_file_is_written(document):
     requirements=st.lists(st.sampled_from(["EPP-SUB-01", "ENV-01"]), min_size=1, unique=True).map(tuple),
     exchange=st.none() | st.just("x1"),
 )
-def test_a_row_keeps_all_that_roll_ups_read(verdicts, requirements, exchange):
+def test_a_result_keeps_all_that_roll_ups_read(verdicts, requirements, exchange):
     findings = tuple(Finding(requirement=name, verdict=verdict, exchange=exchange) for name, verdict in verdicts)
     result = ScenarioResult(
-        id="a", scenario="a", title="t", section="s", requirements=requirements, mode="m",
+        version="1.0.0", id="a", scenario="a", title="t", section="s", requirements=requirements, mode="m",
         verdict=scenario_verdict(findings, requirements), findings=findings,
     )  # fmt: skip
-    again = ScenarioRow.of("1.0.0", result).result()
     for name in ("EPP-SUB-01", "ENV-01", "EPP-DEST-01"):
-        said = [[f.verdict for f in one.findings if f.requirement == name] for one in (result, again)]
-        assert worst(said[0]) is worst(said[1])
-        assert bool(said[0]) == bool(said[1])
-    assert scenario_verdict(again.findings, requirements) is result.verdict
+        before = [verdict for found, verdict in verdicts if found == name]
+        after = [verdict for found, verdict in result.said if found == name]
+        assert (worst(before), bool(before)) == (worst(after), bool(after))
 
 
 @pytest.mark.parametrize(

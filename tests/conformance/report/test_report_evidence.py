@@ -123,7 +123,7 @@ def test_evidence_is_read_as_written(written):
             references = [writer.add(f"r{n}", *pair) for n, pair in enumerate(written)]
         lines = list(read_evidence(path))
         assert [line.read() for line in lines] == written
-        assert [line.sha256 for line in lines] == [reference.sha256 for reference in references]
+        assert [line.sha256 for line in lines] == references
         unpacked = gzip.decompress(path.read_bytes())
         summary = writer.summary()
         assert (summary.bytes, summary.episodes) == (len(unpacked), len(written))

@@ -30,7 +30,7 @@ def lines(run) -> tuple[Line, ...]:
     report = run.report()
     (one,) = [one for one in concerns(report) if one.requirement.id == "EPP-SUB-01"]
     first = one.occurrences[0]
-    episode = next(episode for _, episode in episodes(run.evidence_path, {first.result.evidence.sha256}))
+    episode = next(episode for _, episode in episodes(run.evidence_path, {first.result.evidence}))
     return transcript(episode, first.finding.exchange, first.finding.seq)
 
 

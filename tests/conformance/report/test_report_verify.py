@@ -123,7 +123,7 @@ def test_changed_evidence_of_another_catalogue_fails(reports, instances, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "text", ["{}", "no report", '{"apiVersion": "conformance.epp/v1alpha1"}', "\x1b[2J", "[" * 9999]
+    "text", ["{}", "no report", '{"apiVersion": "conformance.epp/v1alpha2"}', "\x1b[2J", "[" * 9999]
 )
 def test_other_documents_fail_the_first_step(tmp_path, text):
     path = tmp_path / "report.json"

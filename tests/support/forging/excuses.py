@@ -260,7 +260,7 @@ def a_wait_ran_out_in_one_exchange(f: Forger) -> None:
 
 def it_was_an_envoy_without_hints(f: Forger) -> None:
     f.report["environment"]["topology"]["dataPlane"] = "envoy:envoy-ai-gateway-full-duplex"
-    planned = Expected(Report.model_validate(f.report), Catalogue.load(), instances_of("envoy")).planned
+    planned = Expected(Report.of(f.report), Catalogue.load(), instances_of("envoy")).planned
     for row in f.rows:
         if planned[row["version"], row["id"]].skip is not None:
             f.excuse(row, "notApplicable", "")

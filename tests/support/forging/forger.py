@@ -14,6 +14,7 @@ from conformance.outcome import version_outcome
 from conformance.report.document.build import overall, version_row
 from conformance.report.document.canonical import digest
 from conformance.report.document.model import Report, write_report
+from conformance.report.document.model import seal as sealed
 from conformance.report.document.rows import RequirementRow
 from conformance.report.render.html import html
 from conformance.report.render.junit import junit
@@ -31,7 +32,7 @@ class Forger:
     """A report with its evidence, to be changed, then written."""
 
     def __init__(self, folder: Path) -> None:
-        self.report: Json = json.loads((folder / "report.json").read_text())
+        self.report = in_full(json.loads((folder / "report.json").read_text()))
         self.raw_evidence: bytes | None = None
         packed = (folder / "evidence.ndjson.gz").read_bytes()
         self.blocks: list[Json] = []
@@ -62,13 +63,13 @@ class Forger:
         return self.row(lambda row: row["verdict"] == verdict and not row["provisional"])
 
     def episode(self, row: Json) -> Json:
-        return self.episodes[row["evidence"]["sha256"]]
+        return self.episodes[row["evidence"]]
 
     def drop(self, row: Json, *, evidence: bool = True) -> None:
         """Leave a result out, and its episode."""
         self.rows.remove(row)
         if evidence and row["evidence"]:
-            del self.episodes[row["evidence"]["sha256"]]
+            del self.episodes[row["evidence"]]
 
     def drop_unused_blocks(self) -> None:
         """Leave out the blocks that no episode has any more: they would give away that something was cut out."""
@@ -80,15 +81,14 @@ class Forger:
         failed = [one for one in row["findings"] if one["verdict"] == "fail"]
         row["findings"] = [one for one in row["findings"] if one["verdict"] != "fail"]
         row["passed"] = [*row["passed"], *(one["requirement"] for one in failed)]
-        row.update(verdict="pass", reason="", expected=[], actual="", hint="", exchange=None, seq=None)
+        row.update(verdict="pass", reason="")
 
     def excuse(self, row: Json, verdict: str, reason: str, *, evidence: bool = False) -> None:
         """A result becomes one that was not reached."""
         if not evidence and row["evidence"]:
-            del self.episodes[row["evidence"]["sha256"]]
+            del self.episodes[row["evidence"]]
             row["evidence"] = None
-        row.update(verdict=verdict, reason=reason, findings=[], passed=[], notApplicable=[], expected=[], actual="")
-        row.update(hint="", exchange=None, seq=None)
+        row.update(verdict=verdict, reason=reason, findings=[], passed=[], notApplicable=[])
 
     # -- written again -------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Forger:
             self.report["digest"] = digest(self.report)
         (folder / "report.json").write_text(json.dumps(self.report))
         if sums:
-            report = Report.model_validate(self.report)
+            report = sealed(self.report) if seal else Report.of(self.report)
             write_report(report, folder / "report.json")
             (folder / "summary.md").write_text(summary(report))
             (folder / "junit.xml").write_text(junit(report))
@@ -115,16 +115,13 @@ class Forger:
 
     def judge_again(self, folder: Path, catalogue: Catalogue, instances: Sequence[Instance]) -> None:
         """Every result becomes what the suite's own judges say of the evidence that was written to `folder`."""
-        report = Report.model_validate_json((folder / "report.json").read_text())
+        report = Report.of(json.loads((folder / "report.json").read_text()))
         again = JudgedAgain(report, catalogue, judged_once, Expected(report, catalogue, instances))
         with lines_are_remembered():
             again.evidence(folder / "evidence.ndjson.gz")
         again.without_evidence()
-        rows = (again.rows.get((row["version"], row["id"])) for row in self.rows)
-        self.report["results"] = [
-            stated if row is None else row.model_dump(mode="json", by_alias=True)
-            for stated, row in zip(self.rows, rows, strict=True)
-        ]
+        rows = tuple(again.rows.get((row.version, row.id), row) for row in report.results)
+        self.report["results"] = in_full(report.model_copy(update={"results": rows}).document())["results"]
 
     def _evidence(self, path: Path) -> None:
         if self.raw_evidence is not None:
@@ -135,8 +132,8 @@ class Forger:
             lines.append(_dumps(episode))
             new = hashlib.sha256(lines[-1]).hexdigest()
             for row in self.rows:
-                if row["evidence"] and row["evidence"]["sha256"] == old:
-                    row["evidence"] = {"episode": episode.get("episode"), "sha256": new}
+                if row["evidence"] == old:
+                    row["evidence"] = new
         whole = b"".join(line + b"\n" for line in lines)
         path.write_bytes(gzip.compress(whole, compresslevel=1, mtime=0))
         if self.report["evidence"] is not None:
@@ -145,13 +142,13 @@ class Forger:
             )
 
     def _sum(self, catalogue: Catalogue) -> None:
-        report = Report.model_validate({**self.report, "digest": "sha256:" + "0" * 64})
+        report = Report.of({**self.report, "digest": "sha256:" + "0" * 64})
         versions, requirements = [], []
         for row in report.versions:
             outcome = version_outcome(
                 catalogue,
                 row.version,
-                [one.result() for one in report.results_of(row.version)],
+                report.results_of(row.version),
                 role=report.implementation.role,
                 claimed=row.claimed,
                 complete=row.complete,
@@ -167,6 +164,14 @@ class Forger:
 
 def _dumps(line: Any) -> bytes:
     return json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def in_full(document: Json) -> Json:
+    """A report whose results have their own lists of requirements."""
+    lists = document.pop("lists")
+    for row in document["results"]:
+        row.update({name: copied(lists[row[name]]) for name in ("passed", "notApplicable")})
+    return document
 
 
 def copied(value: Any) -> Any:

