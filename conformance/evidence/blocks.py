@@ -25,6 +25,12 @@ INLINE = 1024
 MAX_EPISODE = 96 * 1024 * 1024
 """Bytes of the messages and bodies of one episode."""
 
+MAX_BLOCK = 8 * 1024 * 1024
+"""Bytes of one block: a reader holds its line."""
+
+MAX_UNPACKED = 4 * 1024 * 1024 * 1024
+"""Bytes of the messages and bodies of all episodes: reading them takes time, though no memory."""
+
 MAX_BLOCKS = 64 * 1024 * 1024
 """Bytes of blocks in a file after which no episode adds more."""
 
@@ -50,13 +56,15 @@ class BlockWriter:
             return _short(value)
         found = repetition(value)
         if found is None:
-            return {"parts": [self._literal(value)]}
+            return {"parts": self._literal(value)}
         start, end, period = found
         recipe = {"repeat": _short(value[start : start + period]), "size": end - start}
-        ends = [self._literal(piece) if piece else None for piece in (value[:start], value[end:])]
-        return {"parts": [part for part in (ends[0], recipe, ends[1]) if part is not None]}
+        return {"parts": [*self._literal(value[:start]), recipe, *self._literal(value[end:])]}
 
-    def _literal(self, value: bytes) -> Any:
+    def _literal(self, value: bytes) -> list[Any]:
+        return [self._part(value[at : at + MAX_BLOCK]) for at in range(0, len(value), MAX_BLOCK)]
+
+    def _part(self, value: bytes) -> Any:
         if len(value) <= INLINE:
             return _short(value)
         sha256 = hashlib.sha256(value).hexdigest()
@@ -74,6 +82,7 @@ class BlockReader:
         self._blocks: dict[str, bytes] = {}
         self._bytes = 0
         self._room = MAX_EPISODE
+        self._room_of_all = MAX_UNPACKED
         self.used: set[str] = set()
 
     @property
@@ -132,6 +141,9 @@ class BlockReader:
 
     def _take(self, size: int) -> None:
         self._room -= size
+        self._room_of_all -= size
+        if self._room_of_all < 0:
+            raise ValueError(f"more than {MAX_UNPACKED} bytes of messages and bodies in all")
         if self._room < 0:
             raise ValueError(f"an episode with more than {MAX_EPISODE} bytes of messages and bodies")
 

@@ -36,10 +36,12 @@ from conformance.printable import plural, printable
 from conformance.report.document.blocks import EvidenceFile
 from ext_proc import record
 
-MAX_LINE_BYTES = 160 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_TOTAL_BYTES = 512 * 1024 * 1024
-MAX_LINES = 1_000_000
-"""Bounds of what a reader unpacks: evidence may come from strangers."""
+MAX_LINES = 100_000
+MAX_VALUES = 1_000_000
+"""Bounds of what a reader unpacks: evidence may come from strangers. Values are counted before any object is made:
+each takes up to two hundred bytes, though it may be two in the file."""
 
 KEPT = 512
 """Bytes that are kept of a long value where it is cut."""
@@ -151,6 +153,20 @@ def _dumps(value: dict[str, Any]) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
+def _loads(raw: bytes) -> Any:
+    """A JSON value without repeated keys, for readers differ in which they take. Raises `ValueError`."""
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values")
+    return json.loads(raw, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceLine:
     """One episode as it stands in the file. It can be read until the next line is taken, or later."""
@@ -172,7 +188,7 @@ class EvidenceLine:
     def read_cut(self) -> tuple[Episode, Context, bool]:
         """The episode, its context, and whether long values were cut. Raises `EvidenceError`."""
         try:
-            body = json.loads(self.raw)
+            body = _loads(self.raw)
             if not {"episode", "context", "entries"} <= set(body) <= {"episode", "context", "entries", "cut"}:
                 raise ValueError("it has other keys than an episode")
             if body.get("cut", True) is not True:
@@ -224,7 +240,7 @@ class EvidenceReader:
 
     def _block(self, number: int, raw: bytes) -> None:
         try:
-            self.blocks.add(json.loads(raw))
+            self.blocks.add(_loads(raw))
         except (ValueError, TypeError, RecursionError) as problem:
             raise EvidenceError(f"{self._path}: line {number}: {problem}") from problem
 

@@ -182,7 +182,7 @@ def _of_its_role(source: Traversable, name: str) -> tuple[AnyProfile, Document]:
         load(source, Profile, name=name)  # tells what else is wrong with it
         raise
     role = document.data.get("role", "epp") if isinstance(document.data, Mapping) else "epp"
-    if role not in PROFILES:
+    if not isinstance(role, str) or role not in PROFILES:
         raise FileError([document.problem(("role",), f"{role!r} is no role", did_you_mean(str(role), PROFILES))])
     return document.validate(PROFILES[role]), document
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -273,3 +274,23 @@ def test_waivers_are_suggested_for_a_folder_as_for_its_report(cli, a_report: Pat
     assert of_folder.code == 0, of_folder.err
     assert "destination.list" in of_folder.out
     assert of_folder == cli("waivers", "suggest", a_report / "report.json", *flags)
+
+
+@pytest.mark.parametrize("name", ["report.html", "summary.md", "junit.xml"])
+@pytest.mark.parametrize("kind", ["FIFO", "folder", "dangling link"])
+def test_a_file_of_another_kind_is_not_left_out_of_the_verification(
+    cli, a_report: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    shutil.copytree(a_report, copy := tmp_path / "copy")
+    (copy / name).unlink()
+    match kind:
+        case "FIFO":
+            os.mkfifo(copy / name)
+        case "folder":
+            (copy / name).mkdir()
+        case _:
+            (copy / name).symlink_to("nothing")
+    ran = cli("report", "verify", copy)
+    assert ran.code == 1
+    assert name in ran.out
+    assert "as the report gives" not in ran.out

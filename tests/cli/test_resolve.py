@@ -271,6 +271,8 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
         ("discovery: {file: {}}\nmetadata: {destination: ''}\n", r"2:25: metadata.destination"),
         ("discovery: {file: {}, file: {}}\n", r"1:23: .*twice"),
         ("- a\n", r"1:1: "),
+        ("role: []\n", r"1:7: role: \[\] is no role"),
+        ("role: {}\n", r"1:7: role: \{\} is no role"),
         (
             "discovery: {file: {}}\nstart: {command: [./epp], workdir: bin}\n",
             r"2:36: start.workdir: there is no",

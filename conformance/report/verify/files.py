@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from conformance.errors import ConformanceError
+from conformance.folder import open_regular
 from conformance.report.document.build import suite
 from conformance.report.document.model import Report
 from conformance.report.verify.known import remedy
@@ -34,7 +36,7 @@ def files_step(report: Report, path: Path, evidence: Path | None) -> Verificatio
         JUNIT: junit,
         HTML: partial(html, evidence=evidence),
     }
-    there = [name for name in faces if path.name == REPORT and path.with_name(name).is_file()]
+    there = [name for name in faces if path.name == REPORT and os.path.lexists(path.with_name(name))]
     if evidence is None and HTML in there:
         there.remove(HTML)
         beside = f"; {HTML} can't be compared without the evidence"
@@ -58,4 +60,5 @@ def files_step(report: Report, path: Path, evidence: Path | None) -> Verificatio
 
 
 def _is(path: Path, text: str) -> bool:
-    return path.stat().st_size < MOST_BYTES and path.read_text(encoding="utf-8") == text
+    with open_regular(path, MOST_BYTES, follow=True) as file:
+        return file.read() == text.encode()

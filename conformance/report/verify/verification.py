@@ -141,7 +141,9 @@ def _notes(report: Report, expected: Expected) -> Iterator[str]:
         yield f"{len(expected.own)} scenario instances are the vendor's own, not of the certified set: {own}"
     yield (
         "The vendor's word, not derived: implementation, mode, whether it was observed, subject, platform, topology, "
-        "claims, seed and dates; times of entries and addresses of pods; what was in flight at a scrape; troubles of "
+        "claims, seed and dates; facts of the plan about target and machine (ipv6, marksBodyless, knowsModels, "
+        "experimental, restartable, deadline, takesASubset, pools); that the target was tested as the version it is "
+        "labelled with; times of entries and addresses of pods; what was in flight at a scrape; troubles of "
         "the Kubernetes API; reasons of waivers; anomalies; which secrets were redacted; that generated "
         "conversations were tried."
     )

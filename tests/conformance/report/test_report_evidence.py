@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance.evidence import blocks
 from conformance.evidence import store as module
 from conformance.evidence.blocks import BlockReader, BlockWriter
 from conformance.evidence.episode import (
@@ -167,6 +168,36 @@ def test_other_files_are_refused(tmp_path, monkeypatch, data, message):
     path.write_bytes(data)
     with pytest.raises(EvidenceError, match=message):
         list(read_evidence(path))
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (b'{"seq": 1, "seq": 2}', "a key is there twice"),
+        (b"[]," * 1_000_000 + b"[]", "more than 1000000 values"),
+    ],
+    ids=["repeated key", "many values"],
+)
+def test_a_line_is_refused_before_much_is_made_of_it(tmp_path, entries, message):
+    path = tmp_path / "e.gz"
+    path.write_bytes(gzip.compress(b'{"episode": "a", "context": {}, "entries": [%b]}\n' % entries))
+    (line,) = read_evidence(path)
+    with pytest.raises(EvidenceError, match=message):
+        line.read()
+
+
+def test_recipes_of_all_episodes_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "MAX_UNPACKED", 10_000)
+    path, raw = tmp_path / "e.gz", b"a" * 4000
+    with EvidenceWriter(path) as writer:
+        for number in range(3):
+            entry = Entry(1, 1, Message(exchange="x", stream="s", author=Author.EPP, raw=raw))
+            writer.add("a", Episode(id=str(number), entries=(entry,)), Context(version="1.0.0", scenario="s"))
+    first, second, third = read_evidence(path)
+    first.read()
+    second.read()
+    with pytest.raises(EvidenceError, match="in all"):
+        third.read()
 
 
 @pytest.mark.parametrize("line", [b"{}", b"[]", b"null", b"{", b'{"episode": "a", "context": {}, "entries": [1]}'])
