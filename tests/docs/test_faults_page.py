@@ -10,6 +10,8 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.selftest.deviation import deviations
 from conformance.selftest.table import OBSERVED, without
 
+pytestmark = pytest.mark.program
+
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 ROLES = pytest.mark.parametrize(
     ("role", "page"),

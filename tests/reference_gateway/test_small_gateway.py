@@ -184,6 +184,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 class TestCommand:
+    @pytest.mark.program
     def test_every_fault_names_what_it_breaks(self) -> None:
         catalogue = Catalogue.load()
         listed = json.loads(command("--list-faults").stdout)
@@ -203,6 +204,7 @@ class TestCommand:
         names = [one.name for one in (*FAULTS, *VARIANTS)]
         assert len(set(names)) == len(names)
 
+    @pytest.mark.program
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
@@ -219,6 +221,7 @@ class TestCommand:
         assert said in ran.stderr
         assert "Traceback" not in ran.stderr
 
+    @pytest.mark.program
     def test_a_port_that_is_taken(self) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))

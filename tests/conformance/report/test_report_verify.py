@@ -38,6 +38,7 @@ def test_without_evidence_the_rest_is_checked_and_the_answer_is_unknown(reports,
     assert (verification.answer, unknown(verification)) == ("unknown", {"evidence", "judgement"})
 
 
+@pytest.mark.program
 def test_wrong_sums_are_reported_in_the_terms_of_the_report(reports, instances, tmp_path):
     report = json.loads((reports("epp") / "report.json").read_text())
     report["versions"][0]["kinds"]["protocol"] = "incomplete"
@@ -99,6 +100,7 @@ def of_another_catalogue(folder, output, version=None):
     return path
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("name", ["epp", "bad-epp", "gateway"])
 def test_a_report_of_another_catalogue_is_judged_again(reports, instances, tmp_path, name):
     path = of_another_catalogue(reports(name), tmp_path, "0.0.7")
@@ -116,6 +118,7 @@ def stricter(*arguments):
     return (*judge(*arguments), Finding(requirement="RULE-1", verdict=Verdict.FAIL))
 
 
+@pytest.mark.program
 def test_changed_evidence_of_another_catalogue_fails(reports, instances, tmp_path):
     path = of_another_catalogue(reports("epp"), tmp_path)
     verification = verify(path, reports("bad-epp") / "evidence.ndjson.gz", instances=instances)

@@ -339,6 +339,7 @@ async def metrics_page(tap: Staged, *, judged: int) -> str:
     return await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
 
 
+@pytest.mark.program
 def test_metrics_count_exchanges_and_findings() -> None:
     async def main() -> None:
         async with live(picks(A, metadata=False), metrics=("127.0.0.1", 0), every=2) as tap:
@@ -457,6 +458,7 @@ def test_a_queue_that_is_full_takes_no_more() -> None:
     run(main)
 
 
+@pytest.mark.program
 def test_a_cancelled_tap_counts_exchanges_left_out(tmp_path: Path) -> None:
     """As by a second signal: what was not judged must not pass for what nothing was found in, and what the process has
     in hand is judged, as it is written."""
@@ -658,6 +660,7 @@ def without_its_scenario(line: dict) -> None:
     del line["context"]["scenario"]
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("change", "said"),
     [
