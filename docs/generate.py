@@ -268,7 +268,7 @@ def keys(model: Any) -> list[Key]:
             Key(
                 name=to_camel(one.name),
                 annotation=types_of[one.name],
-                default=_default(one.default),
+                default="needed" if one.default is one.default_factory else _default(one.default),
                 meaning=comments.get(one.name, ""),
             )
             for one in dataclasses.fields(model)
@@ -288,7 +288,8 @@ def _type(annotation: Any) -> str:
     """A type in words: `list of text`, `[Pod](#pod)`, `full-duplex` or `buffered`."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _type(arguments[0])
+        written = next((one.func for one in arguments[1:] if isinstance(one, pydantic.PlainSerializer)), None)
+        return _type(typing.get_type_hints(written)["return"] if written else arguments[0])
     if origin is typing.Literal:
         return " \\| ".join(f"`{value}`" for value in arguments)
     if origin in (typing.Union, types.UnionType):

@@ -56,7 +56,7 @@ def test_a_kind_without_any_pass_is_incomplete():
 )
 def test_a_requirement_without_a_finding_does_not_pass_with_its_scenario(verdict, inherited):
     told = Finding(requirement="ENV-09", verdict=verdict)
-    result = dataclasses.replace(one(verdict, "ENV-09", "ENV-06"), findings=(told,))
+    result = dataclasses.replace(one(verdict, "ENV-09", "ENV-06"), findings=(told,), passed=())
     rows = {row.requirement.id: row.verdict for row in requirement_results(Catalogue.load(), "1.0.0", [result])}
     assert (rows["ENV-09"], rows["ENV-06"]) == (verdict, inherited)
 

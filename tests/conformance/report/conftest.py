@@ -335,7 +335,7 @@ class Made:
             evidence=self.evidence,
             redactor=redactor,
             stopped=stopped,
-            basis=basis_of(self.profile, command="epp-conformance run --epp reference", selection=Selection()),
+            basis=basis_of(self.profile, command="epp-conformance run", selection=Selection()),
         )
         write_report(report, self.path)
         return report
