@@ -29,6 +29,7 @@ from fake_modelserver.wrong_answers import (
     gives_details,
     has_one_id,
     plainly,
+    refuses_long_prompts,
     saying,
     takes_anything,
     thinks,
@@ -372,6 +373,9 @@ variant("reasons", "Its model reasons, and has not begun to answer when the toke
 variant("ends-at-once", "Its model ends at once; a text without characters is null, as with SGLang.",
         saying(role="assistant", content=None))
 variant("comments", "Comments stand between events.", _fault(FaultType.COMMENTS))
+variant("short-prompts", "It refuses prompts of more than 600 words.", refuses_long_prompts(600))
+variant("short-prompts-in-the-stream", "It refuses prompts of more than 600 words in a stream with status 200.",
+        refuses_long_prompts(600, streamed=True))
 variant("split-events", "Every event comes in two pieces.", _fault(FaultType.SPLIT))
 variant("lora-once-a-second", "Its page is brought up to date once a second, and old series stay on it.",
         _fault(FaultType.FROZEN, "/metrics", interval=1000))

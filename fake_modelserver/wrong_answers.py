@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from fake_modelserver.messages import Request, Response, json_response
+from fake_modelserver.messages import Request, Response, error_response, json_response
 
 Script = Callable[[Request], Response | None]
 
@@ -49,6 +49,22 @@ def plainly(**changes: Any) -> Script:
 def _is_plain(body: Any) -> bool:
     right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
     return right and "prompt" in body
+
+
+def refuses_long_prompts(words: int, *, streamed: bool = False) -> Script:
+    """Refuses longer prompts with status 400, or `streamed` with an error event after status 200."""
+
+    def change(body: Any) -> Response | None:
+        prompt = body.get("prompt") if isinstance(body, dict) else None
+        if not isinstance(prompt, str) or len(prompt.split()) <= words:
+            return None
+        message = f"This model's maximum context length is {words} tokens."
+        if not (streamed and body.get("stream")):
+            return error_response(400, message, kind="BadRequestError", param="prompt")
+        event = b"data: " + json_response(200, {"error": {"message": message, "code": 400}}).body + b"\n\n"
+        return Response(headers=((b"content-type", b"text/event-stream"),), chunks=[event, b"data: [DONE]\n\n"])
+
+    return at_path("/v1/completions", change)
 
 
 def writes_nothing(body: Any) -> Response | None:

@@ -68,7 +68,9 @@ class LoadPhase(Event):
     """Words of each prompt."""
     finished: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
-    """By status or failure, how many were not served; of the whole load."""
+    """By status or failure, how many were not served; of the whole load. `error event`: HTTP 200, and then an error."""
+    message: str = ""
+    """The server's own text with the last refusal."""
     seconds: float = 0.0
     met: bool = True
     """Whether what was waited for came."""

@@ -10,10 +10,10 @@ from itertools import groupby, pairwise
 from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.findings import violation
-from conformance.printable import plural
+from conformance.printable import plural, printable
 from conformance.reading.metrics_page import MetricReading, Page
 from conformance.reading.server_answer import ServerAnswer
-from conformance.reading.server_metrics import ServerMetrics, page_of, too_few
+from conformance.reading.server_metrics import ServerMetrics, page_of, too_few, too_long
 from conformance.verdict import Finding, Nature, Verdict
 
 
@@ -135,13 +135,29 @@ class ServerView:
             scrapes = sum(1 + one.event.same for one in entries[begin:end] if isinstance(one.event, MetricsPage))
             seconds = (entries[end].t - entries[begin].t) / 1e9
             ended = after.finished - load.finished + sum(after.refused.values()) - sum(load.refused.values())
-            if load.phase == "raised" and too_few(scrapes, seconds, load, ended):
+            if load.phase != "raised" or too_long(load, after.finished, after.refused):
+                continue
+            if too_few(scrapes, seconds, load, ended):
                 sent = plural(load.level, "request at a time was", "requests at a time were")
                 return f"{plural(scrapes, 'page')} in {seconds:.1f} s, while {sent} sent"
         return ""
 
+    @cached_property
+    def unserved(self) -> str:
+        """How the load was refused, and with which text, if none of it was served; else empty."""
+        over = next((one for one in reversed(self.phases) if one.phase in ("released", "aborted", "over")), None)
+        if over is None or over.finished or not over.refused:
+            return ""
+        refused = ", ".join(f"{count} × {what}" for what, count in over.refused.items())
+        said = f"; the server's message: {printable(over.message)}" if over.message else ""
+        return f"no request of the load was served ({refused}){said}"
+
     def unseen(self, requirement: str, expected: str) -> Finding | None:
-        """That it can't be told whether what is expected is so, where there were too few pages; else None."""
+        """That it can't be told whether what is expected is so: no request of the load was served, or there were too
+        few pages; else None."""
+        if self.unserved:
+            hint = "The server must serve the load: see the limits of the profile."
+            return self.fail(requirement, expected, self.unserved, hint=hint, verdict=Verdict.INCONCLUSIVE)
         if not self.too_few:
             return None
         actual = f"there were too few pages to tell: {self.too_few}"

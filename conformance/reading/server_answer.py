@@ -14,6 +14,9 @@ from ext_proc.record import header
 
 DONE = "[DONE]"
 
+MESSAGE = 300
+"""Characters of a server's error text that are shown."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerAnswer:
@@ -35,6 +38,13 @@ class ServerAnswer:
     def events(self) -> Events:
         """The body as server-sent events."""
         return read_events(self.event.body)
+
+    @cached_property
+    def error(self) -> str:
+        """The server's own text of an error, which may be an event of a stream; empty if there is none."""
+        if b'"error"' not in self.event.body and self.event.status == 200:
+            return ""
+        return next(filter(None, map(error_message, (self.json, *self.events.chunks))), "")
 
     def describe(self) -> str:
         """What came back, in words, without what was generated."""

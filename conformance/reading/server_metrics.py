@@ -5,11 +5,13 @@ Where the server says that it has LoRA adapters, their names in labels are read 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 
 from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts
 from conformance.reading.metrics_page import MetricReading, MetricSample, Page, look_up, names_of, read_page, values_of
 from conformance.scenario.model_server import Until
+from conformance.scenario.server_stimulus import SHORT
 
 BETWEEN = 2
 """Requests by which a count must be too high, at least: one may be between two states, and a probe may be one more."""
@@ -33,6 +35,12 @@ OFTEN = 0.1
 LASTED = 3
 """Scrapes for which an answer lasts, on average, from which on what it shows can be expected to be seen."""
 
+ERROR_EVENT = "error event"
+"""How a refusal counts that is an event of a stream with status 200."""
+
+REJECTED = ("400", "413", "422", ERROR_EVENT)
+"""Refusals that may mean that a prompt is too long."""
+
 TOGETHER = "together"
 """What is too high where `queued` and `running` are, taken together."""
 
@@ -54,6 +62,13 @@ def too_few(scrapes: int, seconds: float, load: LoadPhase, ended: int) -> bool:
     """Whether so many scrapes in so many seconds of `load` tell too little of it, although answers lasted: `ended` so
     many. Of a server whose answers are over between two scrapes, more of them would tell nothing either."""
     return seconds > OFTEN * max(scrapes, 1) and load.level * scrapes >= LASTED * max(ended, 1)
+
+
+def too_long(load: LoadPhase, finished: int, refused: Mapping[str, int]) -> bool:
+    """Whether the server refuses the requests of `load` for their length, by the counts since it was raised: shorter
+    prompts may be served."""
+    rejected = sum(refused.get(name, 0) - load.refused.get(name, 0) for name in REJECTED)
+    return load.words > SHORT and rejected >= load.level and rejected > finished - load.finished
 
 
 class ServerMetrics:

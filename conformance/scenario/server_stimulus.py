@@ -120,6 +120,11 @@ def words_of(step: LoadStep, limits: LoadLimits) -> int:
     return limits.prompt_words if step.until == "kv-cache" else SHORT
 
 
+def halved(words: int) -> int:
+    """Words of the prompts that follow on those that were refused for their length."""
+    return max(SHORT, words // 2)
+
+
 def _growing(first: int, most: int, factor: int) -> Iterator[int]:
     """From `first` up to `most`, each `factor` times the one before."""
     size = first

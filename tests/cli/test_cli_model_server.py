@@ -367,3 +367,12 @@ def test_a_mistake_in_a_profile_has_its_place(cli, tmp_path: Path, yaml: str, sa
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert f"{profile}:3:" in ran.err
     assert said in ran.err
+
+
+@pytest.mark.parametrize("variant", ["short-prompts", "short-prompts-in-the-stream"])
+def test_prompts_that_are_refused_for_their_length_are_halved(cli, tmp_path: Path, variant: str) -> None:
+    (tmp_path / "p.yaml").write_text(CERTIFIED.format(more=f", --variant={variant}"))
+    ran = cli("run", "--profile", tmp_path / "p.yaml", "-k", "metrics.kv-cache", "-o", tmp_path / "r")
+    assert verdicts(tmp_path / "r")["MS-MET-03"] == "pass", ran.out + ran.err
+    verified = cli("report", "verify", tmp_path / "r" / "report.json")
+    assert (verified.code, "✗" in verified.out) == (0, False), verified.out

@@ -39,7 +39,7 @@ def held(scraper: SlowScraper, *, ended: int, longer: float = 1.6) -> float:
     execution = ModelServerExecution.__new__(ModelServerExecution)
     execution._server = SimpleNamespace(crashed=False)
     execution._scraper = scraper
-    load = SimpleNamespace(ended=ended)
+    load = SimpleNamespace(ended=ended, finished=ended, refused={})
 
     async def hold(loop: SimulatedTime) -> float:
         await execution._hold(LoadStep(until="queued"), load, RAISED, EMPTY, 0.4, longer)

@@ -15,7 +15,7 @@ from conformance.evidence.episode import Episode, HarnessTrouble, ProcessExited,
 from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
 from conformance.planning.plan import Work
 from conformance.printable import plural
-from conformance.reading.server_metrics import ServerMetrics, page_of
+from conformance.reading.server_metrics import ServerMetrics, page_of, too_long
 from conformance.report.document.blocks import ModelServerTopology
 from conformance.report.document.model import Report
 from conformance.report.verify.steps import short
@@ -31,6 +31,7 @@ from conformance.scenario.server_stimulus import (
     WATCHED,
     content_of,
     described,
+    halved,
     has_prompt,
     method_of,
     prompt_of,
@@ -149,17 +150,27 @@ def _load(step: LoadStep, entries: Sequence[Entry], report: Report) -> Iterator[
     raised = [event for _, event in phases if event.phase == "raised"]
     ended = "aborted" if step.end == "abort" else "released"
     order = [*("raised" for _ in raised), ended, "over", "rest"]
-    if [event.phase for _, event in phases] != order or not 0 < len(raised) <= len(levels):
+    longer = {number for number, (one, then) in enumerate(pairwise(raised)) if _too_long(one, then)}
+    if [event.phase for _, event in phases] != order or not 0 < len(raised) - len(longer) <= len(levels):
         yield f"its evidence has the load {short([event.phase for _, event in phases])}"
         return
-    words = words_of(step, topology)
-    for event, (level, tokens) in zip(raised, levels, strict=False):
+    words, left = words_of(step, topology), iter(levels)
+    level, tokens = next(left)
+    for number, event in enumerate(raised):
         if (event.level, event.tokens, event.words) != (level, tokens, words):
             was = (
                 f"{plural(event.level, 'request')} of {plural(event.tokens, 'token')} and {plural(event.words, 'word')}"
             )
             yield f"its evidence has load of {was}, its scenario {level} of {tokens} and {words}"
+        if number in longer:
+            words = halved(words)
+        else:
+            level, tokens = next(left, (level, tokens))
     yield from _pages(step, entries, len(levels), _claims(report))
+
+
+def _too_long(load: LoadPhase, after: LoadPhase) -> bool:
+    return too_long(load, after.finished, after.refused)
 
 
 def _pages(step: LoadStep, entries: Sequence[Entry], levels: int, claims: ModelServerFacts) -> Iterator[str]:
@@ -171,15 +182,19 @@ def _pages(step: LoadStep, entries: Sequence[Entry], levels: int, claims: ModelS
     if not before or (marks and marks[0] == 0):
         yield "its evidence has no page of the idle server before the load"
         return
-    idle = page_of(before[0])
-    for number, (begin, end) in enumerate(raised, start=1):
+    idle, number = page_of(before[0]), 0
+    for begin, end in raised:
         pages = [(one.t, one.event) for one in entries[begin:end] if isinstance(one.event, MetricsPage)]
         load = entries[begin].event
+        after = entries[end].event
         assert isinstance(load, LoadPhase)
+        assert isinstance(after, LoadPhase)
+        last = end == raised[-1][1]
+        shortened = _too_long(load, after) and not last
+        number += not shortened
         if any(not page.begun <= page.sent <= min(page.most, load.level) for _, page in pages):
             yield f"its evidence has more requests that had begun than were in flight, or more than load level {number}"
         shown = [t for t, one in pages if metrics.shows(one, load, step.until, idle)]
-        last = number == len(raised)
         held = (entries[end].t - entries[begin].t) / 1e9
         if not pages:
             yield f"its evidence has no page of load level {number}"
@@ -187,7 +202,7 @@ def _pages(step: LoadStep, entries: Sequence[Entry], levels: int, claims: ModelS
             yield f"its evidence has load raised further although level {number} showed"
         elif not shown and last and number < levels:
             yield f"its evidence has load that ended at level {number} of {levels}, and did not show"
-        elif not shown and held < (TOP if number == levels else RUNG) - EARLY:
+        elif not shown and not shortened and held < (TOP if number == levels else RUNG) - EARLY:
             yield f"its evidence has load level {number} held for {held:.1f} s only, and it did not show"
         elif (
             shown

@@ -10,7 +10,7 @@ from conformance.evidence.episode import Context, Unmet
 from conformance.evidence.model_server import LoadPhase
 from conformance.planning.plan import Work
 from conformance.reading.metrics_page import Page
-from conformance.reading.server_metrics import OFTEN, page_of, too_few
+from conformance.reading.server_metrics import OFTEN, page_of, too_few, too_long
 from conformance.run.capture import Capture
 from conformance.run.execution import Action, Execution
 from conformance.run.model_server.load import ServerLoad
@@ -20,7 +20,7 @@ from conformance.run.model_server.scraper import INTERVAL, Scraper
 from conformance.scenario.expect import Expect
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.seeded import shared_source_of
-from conformance.scenario.server_stimulus import HELD, RUNG, TOP, WATCHED, rungs, words_of
+from conformance.scenario.server_stimulus import HELD, RUNG, TOP, WATCHED, halved, rungs, words_of
 
 LONGER = 8.0
 """Seconds that the highest level is held on, at most, as long as pages are too few: a busy machine shows little."""
@@ -41,6 +41,8 @@ class ModelServerExecution(Execution):
         self._scraper = Scraper(runner.client, runner.facts, capture.remark, runner.late)
         self._tokens = 0
         """Tokens of each request of the load."""
+        self._words = 0
+        """Words of each prompt of the load."""
 
     @property
     def actions(self) -> Mapping[str, Action]:
@@ -96,18 +98,23 @@ class ModelServerExecution(Execution):
         await self._rest()
 
     async def _raise(self, step: LoadStep, load: ServerLoad) -> None:
-        """More and more load until it shows."""
+        """More and more load until it shows. Prompts that are refused for their length are halved."""
         idle = page_of(await self._scraper.scrape(load, whole=True))
         limits = self._server.profile.limits
         levels = list(rungs(step, limits, len(self._server.profile.adapters)))
+        self._words = words_of(step, limits)
         for number, (level, tokens) in enumerate(levels):
             self._tokens = tokens
             load.raise_to(level)
-            raised = self._phase("raised", load, level=level, tokens=tokens, words=words_of(step, limits))
             top = number == len(levels) - 1
-            held = await self._hold(step, load, raised, idle, TOP if top else RUNG, LONGER if top else 0.0)
-            if held or self._server.crashed:
-                return
+            while True:
+                raised = self._phase("raised", load, level=level, tokens=tokens, words=self._words)
+                held = await self._hold(step, load, raised, idle, TOP if top else RUNG, LONGER if top else 0.0)
+                if held or self._server.crashed:
+                    return
+                if not too_long(raised, load.finished, load.refused):
+                    break
+                self._words = halved(self._words)
 
     async def _hold(
         self, step: LoadStep, load: ServerLoad, raised: LoadPhase, idle: Page, seconds: float, longer: float
@@ -123,6 +130,8 @@ class ModelServerExecution(Execution):
             if self._scraper.metrics.shows(await self._scraper.scrape(load), raised, step.until, idle):
                 await self._watch(step, load, raised)
                 return True
+            if too_long(raised, load.finished, load.refused):
+                return False
             await asyncio.sleep(INTERVAL)
         return False
 
@@ -160,8 +169,7 @@ class ModelServerExecution(Execution):
         profile = self._server.profile
         adapters = profile.adapters if step.until == "adapters" else ()
         model = adapters[place % len(adapters)] if adapters else self._server.model
-        words = words_of(step, profile.limits)
-        return load_request(profile, model, tokens=self._tokens, words=words, rng=self._random(number))
+        return load_request(profile, model, tokens=self._tokens, words=self._words, rng=self._random(number))
 
     def _phase(self, phase: str, load: ServerLoad, *, level: int = 0, tokens: int = 0, words: int = 0) -> LoadPhase:
         self._scraper.flush()
@@ -172,6 +180,7 @@ class ModelServerExecution(Execution):
             words=words,
             finished=load.finished,
             refused=dict(load.refused),
+            message=load.message,
         )
         self._capture.remark(now)
         return now

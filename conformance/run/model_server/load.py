@@ -8,8 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from conformance.evidence.model_server import ServerAnswered
+from conformance.reading.server_answer import MESSAGE, ServerAnswer
+from conformance.reading.server_metrics import ERROR_EVENT
 from conformance.run.model_server.client import ServerClient
 from conformance.run.model_server.requests import ServerRequest
+from conformance.scenario.server_stimulus import HIDDEN
 
 
 @dataclass(eq=False, slots=True)
@@ -38,6 +42,8 @@ class ServerLoad:
         self.finished = 0
         self.refused: Counter[str] = Counter()
         """By status or failure, how many were not served."""
+        self.message = ""
+        """The server's own text with the last of these."""
         self._client = client
         self._make = make
         self._level = 0
@@ -93,12 +99,16 @@ class ServerLoad:
             def seen(chunk: bytes, one: InFlight = one) -> None:
                 one.begun = one.begun or b"data:" in chunk
 
+            request = self._make(place, number)
             try:
-                got = await self._client.ask(self._make(place, number), seen=seen)
+                got = await self._client.ask(request, seen=seen)
             finally:
                 self._flying.discard(one)
-            if got.outcome == "response" and got.status == 200:
+            answer = ServerAnswer(event=ServerAnswered(status=got.status, headers=got.headers, body=got.body))
+            if got.outcome == "response" and got.status == 200 and not answer.error:
                 self.finished += 1
             else:
-                self.refused[str(got.status) if got.outcome == "response" else got.outcome] += 1
+                status = ERROR_EVENT if got.status == 200 else str(got.status)
+                self.refused[status if got.outcome == "response" else got.outcome] += 1
+                self.message = answer.error.replace(request.prompt, HIDDEN)[:MESSAGE] or self.message
                 await asyncio.sleep(0.2)  # a server that refuses is not asked as fast as it can refuse

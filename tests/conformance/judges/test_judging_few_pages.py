@@ -178,3 +178,22 @@ def test_the_time_of_a_page_is_without_what_is_not_the_servers(scrapes, wanted) 
     found = judge(Episode(id="1", entries=entries), context, Catalogue.load())
     said = {one.verdict for one in found if one.requirement == "MS-MET-01"}
     assert said - {Verdict.PASS} == wanted
+
+
+@pytest.mark.parametrize("requirement", [QUEUED, RUNNING, KV])
+def test_a_load_of_which_nothing_is_served_is_inconclusive_and_names_the_servers_message(requirement) -> None:
+    idle = MetricsPage(url="", status=200, body=f"# TYPE {CACHE} gauge\n{CACHE} 0\n".encode())
+    zero = "".join(f"# TYPE {name} gauge\n{name} 0\n" for name in (QUEUE, RUNS, CACHE)).encode()
+    pages = [MetricsPage(url="", status=200, body=zero, sent=8, most=8)] * 80
+    refused = {"refused": {"400": 391}, "message": "maximum context length"}
+    load = [LoadPhase(phase="raised", level=8, tokens=64, words=2000), *pages, LoadPhase(phase="over", **refused)]
+    entries = tuple(Entry(seq, round(seq * 5e7), event) for seq, event in enumerate([idle, *load], 1))
+    facts = ModelServerFacts(names=NAMES)
+    context = Context(
+        version="next", scenario="x", role="model-server", requirements=(requirement,), model_server=facts
+    )
+    found = judge(Episode(id="1", entries=entries), context, Catalogue.load())
+    (one,) = [one for one in found if one.requirement == requirement]
+    assert one.verdict is Verdict.INCONCLUSIVE
+    assert "391 × 400" in one.actual
+    assert "maximum context length" in one.actual
