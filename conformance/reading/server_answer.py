@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from conformance.evidence.model_server import ServerAnswered
-from conformance.printable import plural
+from conformance.printable import plural, printable
 from ext_proc.record import header
 
 DONE = "[DONE]"
@@ -47,11 +47,13 @@ class ServerAnswer:
         return next(filter(None, map(error_message, (self.json, *self.events.chunks))), "")
 
     def describe(self) -> str:
-        """What came back, in words, without what was generated."""
+        """What came back, with the server's own text of an error, without what was generated."""
         event = self.event
         if event.outcome != "response":
             return event.details or event.outcome
-        return f"HTTP {event.status}, {self.content_type or 'no content type'}, {plural(len(event.body), 'byte')}"
+        said = f": {printable(self.error[:MESSAGE])}" if self.error else ""
+        size = plural(len(event.body), "byte")
+        return f"HTTP {event.status}, {self.content_type or 'no content type'}, {size}{said}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -229,7 +229,7 @@ def _stream(one: ServerExchange, answer: ServerAnswer) -> Wrong | None:
     if not all(isinstance(chunk, dict) for chunk in chunks):
         return "a JSON object in each event", "one is none"
     if any(error_message(chunk) is not None for chunk in chunks):
-        return "a stream without errors", "an event is an error"
+        return "a stream without errors", answer.describe()
     chat = one.asked.api == "chat"
     for chunk in chunks:
         kind = "chat.completion.chunk" if chat else "text_completion"

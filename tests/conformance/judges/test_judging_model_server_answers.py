@@ -264,3 +264,27 @@ def test_no_more_tokens_of_a_prompt_are_cached_than_it_has(chat, details, expect
     choice = {"index": 0, **inner, "finish_reason": "stop"}
     assert whole([choice], chat=chat, details=details) is expected
     assert whole([choice], chat=chat, details=details, n=2) is Verdict.PASS  # the tokens of each may be added up
+
+
+MESSAGE = "the engine has no\x1b memory left"
+ERROR = json.dumps({"error": {"message": MESSAGE, "type": "x", "code": 500}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "stream", "body", "asked"),
+    [
+        (500, False, ERROR, {}),
+        (500, False, json.dumps({"detail": MESSAGE}).encode(), {}),
+        (200, True, b"data: " + ERROR + b"\n\ndata: [DONE]\n\n", {}),
+        (500, False, ERROR, {"wrong": "no-prompt"}),
+        (500, False, ERROR, {"adapter": True, "model": "a"}),
+    ],
+    ids=["nested", "detail", "event of a stream", "wrong input", "adapter"],
+)
+def test_a_finding_has_the_servers_own_error_text(status, stream, body, asked) -> None:
+    kind = b"text/event-stream" if stream else b"application/json"
+    request = ServerAsked(method="POST", path="/v1", stream=stream, tokens=16, prompt={"sha256": "0"}, **asked)
+    answer = ServerAnswered(status=status, headers=((b"content-type", kind),), body=body)
+    episode = Episode(id="1", entries=(Entry(1, 1, request), Entry(2, 2, answer)))
+    (found,) = [one for one in judge(episode, CONTEXT, Catalogue.load()) if one.verdict is Verdict.FAIL]
+    assert "the engine has no\\x1b memory left" in found.actual
