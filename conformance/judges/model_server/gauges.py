@@ -18,7 +18,7 @@ from conformance.judges.registry import judge_of_episode
 from conformance.judges.server_view import SHOWN, Scraped, ServerExchange, ServerView, held_for
 from conformance.printable import plural
 from conformance.reading.metrics_page import MetricReading
-from conformance.reading.server_metrics import BETWEEN, ONE, PART
+from conformance.reading.server_metrics import BETWEEN, MOST_OF_THEM, ONE, PART
 from conformance.verdict import Finding, Verdict
 
 QUEUED, KV, RUNNING, BLOCKS = "MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-MET-05"
@@ -180,8 +180,23 @@ def _queue_shown(view: ServerView) -> Finding | None:
     most = max((one.event.sent for one in loaded), default=0)
     flown = plural(most, "request was", "requests were")
     why = f"the server never had to queue: at most {flown} in flight, and none waited"
-    unseen = None if all_run(view) else view.unseen(QUEUED, "the gauge shows the requests that wait")
-    return unseen or not_applicable(QUEUED, why)
+    if all_run(view):
+        return not_applicable(QUEUED, why)
+    expected = "the gauge shows the requests that wait"
+    return view.unseen(QUEUED, expected) or _queue_not_held(view, loaded, expected) or not_applicable(QUEUED, why)
+
+
+def _queue_not_held(view: ServerView, loaded: Sequence[Scraped], expected: str) -> Finding | None:
+    """Requests seem to have waited, by the gauge of those that run, but not for long enough to prove it."""
+    last = [one for one in loaded if one.load is loaded[-1].load]
+    runs = max((view.value(one, "running") or 0 for one in last), default=0)
+    level = last[-1].load.level if last and last[-1].load else 0
+    waited = [one for one in last if (view.value(one, "running") or 0) > 0 and _must_wait(view, one)]
+    if not waited or runs >= MOST_OF_THEM * level:
+        return None
+    actual = f"0 at every scrape, while {level} were in flight at a time and at most {runs:g} ran; not for long enough"
+    hint = "Raise limits.tokens in the profile, or run the suite where less runs beside it."
+    return view.fail(QUEUED, expected, actual, at=waited[-1], hint=hint, verdict=Verdict.INCONCLUSIVE)
 
 
 def _serving(loaded: Sequence[Scraped]) -> Iterator[Scraped]:
