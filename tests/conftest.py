@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -116,6 +118,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Workers of `-n auto`: two a core where half of the time is waiting for programs."""
     return cores() if is_quick(config) else 2 * cores()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine with its argument or fixture `loop`, else with `asyncio.run`."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+
+    async def bounded() -> None:
+        async with asyncio.timeout(120):
+            await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
+
+    pyfuncitem.funcargs.get("loop", asyncio.run)(bounded())
+    return True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

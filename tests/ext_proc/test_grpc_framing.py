@@ -57,7 +57,6 @@ def test_an_end_inside_a_message_is_a_violation() -> None:
     deframer = Deframer()
     assert list(deframer.feed(grpc.frame(b"abc", length=10))) == []
     violation = deframer.finish()
-    assert violation is not None
     assert violation.raw == b"\x00\x00\x00\x00\x0aabc"
     assert "inside a message" in violation.reason
 

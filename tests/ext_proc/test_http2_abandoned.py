@@ -21,14 +21,11 @@ class Abandoned(asyncio.Transport):
         raise RuntimeError("unable to perform operation on a closed transport; the handler is closed")
 
 
-def test_it_is_lost_and_nothing_is_raised() -> None:
-    async def main() -> None:
-        told: list[str] = []
-        transport = Transport(Http2Connection())
-        transport.on_lost(lambda: told.append("lost"))
-        transport.connection_made(Abandoned())
-        assert transport.closed
-        assert told == ["lost"]
-        await transport.wait_closed()
-
-    asyncio.run(main())
+async def test_it_is_lost_and_nothing_is_raised() -> None:
+    told: list[str] = []
+    transport = Transport(Http2Connection())
+    transport.on_lost(lambda: told.append("lost"))
+    transport.connection_made(Abandoned())
+    assert transport.closed
+    assert told == ["lost"]
+    await transport.wait_closed()

@@ -7,13 +7,14 @@ import contextlib
 import dataclasses
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import uvloop
+from wire import echo, grpcio_server
 
 from ext_proc.channel import dial
 from ext_proc.http2 import dial as dialing
@@ -21,17 +22,13 @@ from ext_proc.http2 import errors, frames
 from ext_proc.http2.address import split_address
 from ext_proc.http2.dial import connect
 from ext_proc.http2.tls import ClientTls, ServerTls, self_signed
-from ext_proc.messages import ProcessingRequest, ProcessingResponse
-from ext_proc.server import ServedStream, serve
+from ext_proc.server import serve
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
-@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
+@pytest.fixture(autouse=True, params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def loop(request: pytest.FixtureRequest):
     """Both event loops that the suite runs on word their errors differently."""
     return request.param
 
@@ -58,11 +55,6 @@ async def peer(talk: Talk, tls: ServerTls | None = None) -> AsyncIterator[str]:
             writer.transport.abort()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-
-
-async def echo(stream: ServedStream) -> None:
-    while (raw := await stream.recv()) is not None:
-        stream.send(raw)
 
 
 async def fails(address: str, tls: ClientTls | None = None, timeout: float = 5.0) -> errors.ConnectFailed:
@@ -98,16 +90,19 @@ def test_bad_addresses(address: str) -> None:
         split_address(address)
 
 
-def test_nobody_listens(run: Run) -> None:
+async def test_a_port_without_a_listener_refuses() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound but not listening: no other process can take it meanwhile
-        failed = run(fails(f"127.0.0.1:{taken.getsockname()[1]}"))
+        failed = await fails(f"127.0.0.1:{taken.getsockname()[1]}")
     assert type(failed) is errors.ConnectionRefused
     assert failed.what == "connection refused"
 
 
-def test_a_name_that_does_not_exist(run: Run) -> None:
-    assert type(run(fails("no-such-host.invalid:9002"))) is errors.BadAddress
+async def test_an_unusable_name_or_file_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("no certificate")
+    assert type(await fails("no-such-host.invalid:9002")) is errors.BadAddress
+    for tls in (ClientTls(ca=tmp_path / "none.pem"), ClientTls(certificate=tmp_path / "bad.pem")):
+        assert type(await fails("127.0.0.1:1", tls)) is errors.UnusableFiles
 
 
 def _says(data: bytes) -> Talk:
@@ -135,88 +130,25 @@ async def _silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -
     ],
     ids=["http/1", "smtp", "closes", "zeros", "tls alert", "huge frame"],
 )
-def test_what_is_not_http2(run: Run, said: bytes, kind: type[errors.ConnectFailed], text: str) -> None:
-    async def main() -> errors.ConnectFailed:
-        async with peer(_says(said)) as address:
-            return await fails(address)
-
-    failed = run(main())
+async def test_a_peer_that_is_not_http2_is_named(said: bytes, kind: type[errors.ConnectFailed], text: str) -> None:
+    async with peer(_says(said)) as address:
+        failed = await fails(address)
     assert type(failed) is kind
     assert text in failed.what
 
 
-def test_a_server_that_never_speaks(run: Run) -> None:
-    async def main() -> list[errors.ConnectFailed]:
-        async with peer(_silent) as address:
-            return [await fails(address, timeout=0.05), await fails(address, ClientTls(verify=False), timeout=0.05)]
-
-    plain, encrypted = run(main())
-    assert type(plain) is type(encrypted) is errors.ConnectTimedOut
-    assert "HTTP/2 settings" in plain.what
-    assert "TLS handshake" in encrypted.what
-
-
-def test_plaintext_to_a_tls_port(run: Run, tmp_path: Path) -> None:
-    async def main() -> errors.ConnectFailed:
-        server = await serve("127.0.0.1", 0, echo, tls=self_signed(tmp_path))
-        try:
-            failed = await fails(server.address)
-            await echoes(server.address, ClientTls(verify=False))  # the server lives, and has seen the rest
-            return failed
-        finally:
-            await server.close()
-
-    assert type(run(main())) is errors.PeerSpeaksTls
-
-
-def test_plaintext_to_a_grpc_tls_port(run: Run, tmp_path: Path) -> None:
-    async def main() -> errors.ConnectFailed:
-        async with grpcio_server(self_signed(tmp_path)) as address:
-            return await fails(address)
-
-    assert type(run(main())) is errors.PeerSpeaksTls
-
-
-@pytest.mark.parametrize("which", ["ours", "grpcio", "http/1"])
-def test_tls_to_a_plaintext_port(run: Run, which: str) -> None:
-    async def main() -> errors.ConnectFailed:
-        if which == "ours":
-            server = await serve("127.0.0.1", 0, echo)
-            try:
-                return await fails(server.address, ClientTls(verify=False))
-            finally:
-                await server.close()
-        around = grpcio_server(None) if which == "grpcio" else peer(_says(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
-        async with around as address:
-            return await fails(address, ClientTls(verify=False))
-
-    assert type(run(main())) is errors.PeerSpeaksPlaintext
+@pytest.mark.parametrize(("tls", "step"), [(None, "HTTP/2 settings"), (ClientTls(verify=False), "TLS handshake")])
+async def test_a_silent_server_times_out(tls: ClientTls | None, step: str) -> None:
+    async with peer(_silent) as address:
+        failed = await fails(address, tls, timeout=0.5)
+    assert type(failed) is errors.ConnectTimedOut
+    assert step in failed.what
 
 
 @contextlib.asynccontextmanager
-async def grpcio_server(tls: ServerTls | None) -> AsyncIterator[str]:
-    async def process(requests: AsyncIterator[ProcessingRequest], _context: object) -> AsyncIterator[bytes]:
-        async for request in requests:
-            yield request
-
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    methods = {"Process": grpc.stream_stream_rpc_method_handler(process)}
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("envoy.service.ext_proc.v3.ExternalProcessor", methods),)
-    )
-    if tls is None:
-        port = server.add_insecure_port("127.0.0.1:0")
-    else:
-        client_ca = tls.client_ca.read_bytes() if tls.client_ca else None
-        credentials = grpc.ssl_server_credentials(
-            [(tls.key.read_bytes(), tls.certificate.read_bytes())], client_ca, client_ca is not None
-        )
-        port = server.add_secure_port("127.0.0.1:0", credentials)
-    await server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(0)
+async def theirs(tls: ServerTls | None) -> AsyncIterator[str]:
+    async with grpcio_server(tls) as (address, _):
+        yield address
 
 
 @contextlib.asynccontextmanager
@@ -228,83 +160,72 @@ async def own_server(tls: ServerTls | None) -> AsyncIterator[str]:
         await server.close()
 
 
-_SERVERS = pytest.mark.parametrize("around", [own_server, grpcio_server], ids=["ours", "grpcio"])
+_SERVERS = pytest.mark.parametrize("around", [own_server, theirs], ids=["ours", "grpcio"])
 
 
 @_SERVERS
-def test_tls_unverified_takes_a_certificate_without_any_name(run: Run, around, tmp_path: Path) -> None:
+async def test_plaintext_to_a_tls_port(around, tmp_path: Path) -> None:
+    async with around(self_signed(tmp_path)) as address:
+        assert type(await fails(address)) is errors.PeerSpeaksTls
+        if around is own_server:
+            await echoes(address, ClientTls(verify=False))  # the server goes on
+
+
+def http1(tls: ServerTls | None) -> contextlib.AbstractAsyncContextManager[str]:
+    return peer(_says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), tls)
+
+
+@pytest.mark.parametrize("around", [own_server, theirs, http1], ids=["ours", "grpcio", "http/1"])
+async def test_tls_to_a_plaintext_port(around) -> None:
+    async with around(None) as address:
+        assert type(await fails(address, ClientTls(verify=False))) is errors.PeerSpeaksPlaintext
+
+
+async def test_tls_to_an_http1_server(tmp_path: Path) -> None:
+    async with http1(self_signed(tmp_path)) as address:
+        assert type(await fails(address, ClientTls(verify=False))) is errors.NotHttp2
+
+
+@_SERVERS
+async def test_tls_unverified_takes_a_certificate_without_any_name(around, tmp_path: Path) -> None:
     nameless = self_signed(tmp_path)
-
-    async def main() -> errors.ConnectFailed:
-        async with around(nameless) as address:
-            await echoes(address, ClientTls(verify=False), authority="epp.example")
-            return await fails(address, ClientTls(ca=nameless.certificate))
-
-    rejected = run(main())
-    assert type(rejected) is errors.CertificateRejected
+    async with around(nameless) as address:
+        await echoes(address, ClientTls(verify=False), authority="epp.example")
+        assert type(await fails(address, ClientTls(ca=nameless.certificate))) is errors.CertificateRejected
 
 
-def test_a_certificate_that_has_expired_is_to_be_renewed(run: Run, tmp_path: Path) -> None:
+async def test_an_expired_certificate_is_to_be_renewed(tmp_path: Path) -> None:
     expired = self_signed(tmp_path, names=("127.0.0.1",), valid=-0.5)
-
-    async def main() -> errors.ConnectFailed:
-        async with own_server(expired) as address:
-            return await fails(address, ClientTls(ca=expired.certificate))
-
-    rejected = run(main())
+    async with own_server(expired) as address:
+        rejected = await fails(address, ClientTls(ca=expired.certificate))
     assert "expired" in rejected.what
     assert rejected.hint.startswith("Renew it")
 
 
 @_SERVERS
-def test_tls_verified_by_address_and_by_server_name(run: Run, around, tmp_path: Path) -> None:
+async def test_tls_verified_by_address_and_by_server_name(around, tmp_path: Path) -> None:
     by_address = self_signed(tmp_path, names=("127.0.0.1", "epp.example"))
     ours = ClientTls(ca=by_address.certificate)
-
-    async def main() -> list[errors.ConnectFailed]:
-        async with around(by_address) as address:
-            await echoes(address, ours)
-            await echoes(address, dataclasses.replace(ours, server_name="epp.example"))
-            return [
-                await fails(address, dataclasses.replace(ours, server_name="other.example")),
-                await fails(address, ClientTls()),
-            ]
-
-    wrong_name, unknown_root = run(main())
-    assert type(wrong_name) is type(unknown_root) is errors.CertificateRejected
-    assert "other.example" in wrong_name.what
-    assert "self-signed" in unknown_root.what
+    other = dataclasses.replace(ours, server_name="other.example")
+    async with around(by_address) as address:
+        await echoes(address, ours)
+        await echoes(address, dataclasses.replace(ours, server_name="epp.example"))
+        for tls, what in ((other, "other.example"), (ClientTls(), "self-signed")):
+            rejected = await fails(address, tls)
+            assert type(rejected) is errors.CertificateRejected
+            assert what in rejected.what
 
 
 @_SERVERS
-def test_mutual_tls(run: Run, around, tmp_path: Path) -> None:
+async def test_mutual_tls(around, tmp_path: Path) -> None:
     client = self_signed(tmp_path, names=("client.example",), stem="client")
     server = dataclasses.replace(self_signed(tmp_path), client_ca=client.certificate)
-
-    async def main() -> errors.ConnectFailed:
-        async with around(server) as address:
-            await echoes(address, ClientTls(verify=False, certificate=client.certificate, key=client.key))
-            return await fails(address, ClientTls(verify=False))
-
-    assert isinstance(run(main()), errors.TlsFailed)
+    async with around(server) as address:
+        await echoes(address, ClientTls(verify=False, certificate=client.certificate, key=client.key))
+        assert isinstance(await fails(address, ClientTls(verify=False)), errors.TlsFailed)
 
 
-def test_tls_files_that_can_not_be_used(run: Run, tmp_path: Path) -> None:
-    missing = run(fails("127.0.0.1:1", ClientTls(ca=tmp_path / "none.pem")))
-    (tmp_path / "bad.pem").write_text("no certificate")
-    damaged = run(fails("127.0.0.1:1", ClientTls(certificate=tmp_path / "bad.pem")))
-    assert type(missing) is type(damaged) is errors.UnusableFiles
-
-
-def test_a_tls_server_that_speaks_http1(run: Run, tmp_path: Path) -> None:
-    async def main() -> errors.ConnectFailed:
-        async with peer(_says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), self_signed(tmp_path)) as address:
-            return await fails(address, ClientTls(verify=False))
-
-    assert type(run(main())) is errors.NotHttp2
-
-
-def test_a_peer_that_floods_and_never_reads_is_cut(run: Run) -> None:
+async def test_a_peer_that_floods_and_never_reads_is_cut() -> None:
     """Answers to its pings pile up: the connection ends instead of growing without bound."""
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -314,57 +235,42 @@ def test_a_peer_that_floods_and_never_reads_is_cut(run: Run) -> None:
             writer.write(ping)
             await writer.drain()
 
-    async def main() -> str | None:
-        async with peer(flood) as address:
-            transport = await connect(address)
-            await asyncio.wait_for(transport.wait_closed(), 20)
-            return transport.connection.failure
-
-    assert run(main())
+    async with peer(flood) as address:
+        transport = await connect(address)
+        await asyncio.wait_for(transport.wait_closed(), 20)
+        assert transport.connection.failure
 
 
-def test_the_certificate_is_for_grpcios_eyes_too(run: Run, tmp_path: Path) -> None:
-    """grpcio's client trusts our server with our certificate: ALPN and names are right."""
+async def test_grpcio_trusts_our_server_with_our_certificate(tmp_path: Path) -> None:
     identity = self_signed(tmp_path, names=("localhost",))
-
-    async def main() -> bytes:
-        server = await serve("127.0.0.1", 0, echo, tls=identity)
-        credentials = grpc.ssl_channel_credentials(identity.certificate.read_bytes())
-        options = [("grpc.ssl_target_name_override", "localhost")]
-        async with grpc.aio.secure_channel(server.address, credentials, options=options) as channel:
-            call = channel.stream_stream("/envoy.service.ext_proc.v3.ExternalProcessor/Process")()
-            await call.write(ProcessingResponse().SerializeToString())
-            await call.write(b"second")
-            await call.done_writing()
-            answers = [answer async for answer in call]
-        await server.close()
-        return b"|".join(answers)
-
-    assert run(main()) == b"|second"
+    credentials = grpc.ssl_channel_credentials(identity.certificate.read_bytes())
+    options = [("grpc.ssl_target_name_override", "localhost")]
+    async with own_server(identity) as address, grpc.aio.secure_channel(address, credentials, options) as channel:
+        call = channel.stream_stream("/envoy.service.ext_proc.v3.ExternalProcessor/Process")()
+        for message in (b"", b"second"):
+            await call.write(message)
+        await call.done_writing()
+        assert [answer async for answer in call] == [b"", b"second"]
 
 
 @pytest.mark.parametrize("tls", [None, ClientTls(verify=False)], ids=["plaintext", "tls"])
-def test_a_connection_that_breaks_as_it_is_made_keeps_no_descriptor(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tls: ClientTls | None
+async def test_a_connection_that_breaks_as_it_is_made_keeps_no_descriptor(
+    monkeypatch: pytest.MonkeyPatch, tls: ClientTls | None
 ) -> None:
     """A socket that does not know that its descriptor is closed would close it again, by when it is another's."""
     sockets: list[socket.socket] = []
-
-    async def attempt() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-
-            async def reset_by_peer(*arguments: Any) -> socket.socket:
-                one = await connected(*arguments)
-                accepted, _ = listener.accept()
-                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                accepted.close()
-                sockets.append(one)
-                return one
-
-            monkeypatch.setattr("ext_proc.http2.dial._tcp", reset_by_peer)
-            with pytest.raises(errors.ConnectFailed):
-                await connect(f"127.0.0.1:{listener.getsockname()[1]}", timeout=5, tls=tls)
-
     connected = dialing._tcp
-    run(attempt())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        async def reset_by_peer(*arguments: Any) -> socket.socket:
+            one = await connected(*arguments)
+            accepted, _ = listener.accept()
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()
+            sockets.append(one)
+            return one
+
+        monkeypatch.setattr("ext_proc.http2.dial._tcp", reset_by_peer)
+        with pytest.raises(errors.ConnectFailed):
+            await connect(f"127.0.0.1:{listener.getsockname()[1]}", timeout=5, tls=tls)
     assert [one.fileno() for one in sockets] == [-1]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import uvloop
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health
+from wire import echo, grpcio_server
 
 from ext_proc.channel import dial
 from ext_proc.health import health_check
@@ -24,14 +24,13 @@ from ext_proc.http2.dial import connect
 from ext_proc.http2.tls import ClientTls, self_signed
 from ext_proc.messages import HealthCheckResponse
 from ext_proc.relay import open_tap
-from ext_proc.server import ServedStream, serve
+from ext_proc.server import serve
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 
-@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
+@pytest.fixture(autouse=True, params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def loop(request: pytest.FixtureRequest):
     """Both event loops that the suite runs on."""
     return request.param
 
@@ -42,33 +41,6 @@ def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as path:
         Path(path).chmod(0o755)
         yield Path(path)
-
-
-@contextlib.asynccontextmanager
-async def grpcio_server(path: Path) -> AsyncIterator[str]:
-    """A real gRPC server that echoes on `Process` and serves health."""
-    server = grpc.aio.server()
-
-    async def process(requests, _context):
-        async for request in requests:
-            yield request
-
-    methods = {"Process": grpc.stream_stream_rpc_method_handler(process)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
-    checks = health.aio.HealthServicer()
-    await checks.set("", health_pb2.HealthCheckResponse.SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    server.add_insecure_port(f"unix:{path}")
-    await server.start()
-    try:
-        yield f"unix:{path}"
-    finally:
-        await server.stop(0)
-
-
-async def echo(stream: ServedStream) -> None:
-    while (raw := await stream.recv()) is not None:
-        stream.send(raw)
 
 
 async def echoes(address: str, tls: ClientTls | None = None) -> None:
@@ -88,97 +60,74 @@ async def fails(address: str, **how: Any) -> errors.ConnectFailed:
     return failed.value
 
 
-def test_a_grpcio_server_on_a_socket(run: Run, folder: Path) -> None:
-    async def main() -> None:
-        async with grpcio_server(folder / "epp.sock") as address:
-            await echoes(address)
-            await echoes(address.replace("unix:", "unix://"))
-            channel = await dial(address)
-            found = await health_check(channel)
-            await channel.close()
-            assert found.status == HealthCheckResponse.SERVING
-
-    run(main())
-
-
-def test_a_relative_path(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-
-    async def main() -> None:
-        async with grpcio_server(folder / "epp.sock"):
-            await echoes("unix:epp.sock")
-
-    run(main())
-
-
-def test_a_grpcio_client_reaches_our_server_through_a_tap_and_the_sockets_are_removed(run: Run, folder: Path) -> None:
-    async def main() -> None:
-        server = await serve(f"unix:{folder}/epp.sock", 0, echo)
-        tap = await open_tap(f"unix:{folder}/tap.sock", 0, server.address)
-        async with grpc.aio.insecure_channel(tap.address) as channel:
-            call = channel.stream_stream(f"/{SERVICE}/Process")()
-            await call.write(b"hello")
-            assert await call.read() == b"hello"
-            await call.done_writing()
-            assert await call.code() is grpc.StatusCode.OK
-        await tap.close()
-        await server.close()
-
-    run(main())
-    assert list(folder.iterdir()) == []
-
-
-def test_a_tap_that_drains_leaves_its_path_to_the_next_one(run: Run, folder: Path) -> None:
-    async def main() -> None:
-        server = await serve("127.0.0.1", 0, echo)
-        path = f"unix:{folder}/tap.sock"
-        tap = await open_tap(path, 0, server.address)
-        channel = await dial(path)
-        stream = await channel.open()
-        stream.send(b"hello")
-        assert await stream.recv() == b"hello"
-        assert not await tap.drain(0.1)
-        successor = await open_tap(path, 0, server.address)
-        await tap.close()
-        await echoes(path)
-        await successor.close()
+async def test_a_grpcio_server_on_a_socket(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = health.aio.HealthServicer()
+    await checks.set("", HealthCheckResponse.SERVING)
+    async with grpcio_server(at=f"unix:{folder}/epp.sock", health=checks) as (address, _):
+        await echoes(address)
+        await echoes(address.replace("unix:", "unix://"))
+        monkeypatch.chdir(folder)
+        await echoes("unix:epp.sock")
+        channel = await dial(address)
+        assert (await health_check(channel)).status == HealthCheckResponse.SERVING
         await channel.close()
-        await server.close()
-
-    run(main())
 
 
-def test_tls_over_a_socket(run: Run, folder: Path) -> None:
+async def test_a_grpcio_client_reaches_our_server_through_a_tap_and_the_sockets_are_removed(folder: Path) -> None:
+    server = await serve(f"unix:{folder}/epp.sock", 0, echo)
+    tap = await open_tap(f"unix:{folder}/tap.sock", 0, server.address)
+    async with grpc.aio.insecure_channel(tap.address) as channel:
+        call = channel.stream_stream(f"/{SERVICE}/Process")()
+        await call.write(b"hello")
+        assert await call.read() == b"hello"
+        await call.done_writing()
+        assert await call.code() is grpc.StatusCode.OK
+    await tap.close()
+    await server.close()
+    assert os.listdir(folder) == []  # noqa: PTH208 - a local folder, in an async function
+
+
+async def test_a_tap_that_drains_leaves_its_path_to_the_next_one(folder: Path) -> None:
+    server = await serve("127.0.0.1", 0, echo)
+    path = f"unix:{folder}/tap.sock"
+    tap = await open_tap(path, 0, server.address)
+    channel = await dial(path)
+    stream = await channel.open()
+    stream.send(b"hello")
+    assert await stream.recv() == b"hello"
+    assert not await tap.drain(0.1)
+    successor = await open_tap(path, 0, server.address)
+    await tap.close()
+    await echoes(path)
+    await successor.close()
+    await channel.close()
+    await server.close()
+
+
+async def test_tls_over_a_socket(folder: Path) -> None:
     identity = self_signed(folder, names=("localhost",))
-
-    async def main() -> None:
-        server = await serve(f"unix:{folder}/epp.sock", 0, echo, tls=identity)
-        await echoes(server.address, ClientTls(ca=identity.certificate))
-        await echoes(server.address, ClientTls(verify=False))
-        wrong = await fails(server.address, tls=ClientTls(ca=identity.certificate, server_name="other.invalid"))
-        plain = await fails(server.address, timeout=2)
-        await server.close()
-        assert type(wrong) is errors.CertificateRejected
-        assert type(plain) is errors.PeerSpeaksTls
-
-    run(main())
+    server = await serve(f"unix:{folder}/epp.sock", 0, echo, tls=identity)
+    await echoes(server.address, ClientTls(ca=identity.certificate))
+    await echoes(server.address, ClientTls(verify=False))
+    wrong = await fails(server.address, tls=ClientTls(ca=identity.certificate, server_name="other.invalid"))
+    plain = await fails(server.address, timeout=2)
+    await server.close()
+    assert type(wrong) is errors.CertificateRejected
+    assert type(plain) is errors.PeerSpeaksTls
 
 
-def test_a_socket_that_a_killed_process_left_is_taken_over_and_one_in_use_is_not(run: Run, folder: Path) -> None:
+async def test_a_socket_that_a_killed_process_left_is_taken_over_and_one_in_use_is_not(folder: Path) -> None:
     path = folder / "epp.sock"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
 
-    async def main() -> None:
-        refused = await fails(f"unix:{path}")
-        assert "no process listens on it" in refused.what
-        first = await serve(f"unix:{path}", 0, echo)
-        with pytest.raises(OSError, match="listens on it already"):
-            await serve(f"unix:{path}", 0, echo)
-        await echoes(first.address)
-        await first.close()
-
-    run(main())
+    refused = await fails(f"unix:{path}")
+    assert "no process listens on it" in refused.what
+    first = await serve(f"unix:{path}", 0, echo)
+    with pytest.raises(OSError, match="listens on it already"):
+        await serve(f"unix:{path}", 0, echo)
+    await echoes(first.address)
+    await first.close()
 
 
 @pytest.mark.parametrize(
@@ -191,40 +140,34 @@ def test_a_socket_that_a_killed_process_left_is_taken_over_and_one_in_use_is_not
         ("x" * LONGEST_PATH, errors.BadAddress, f"at most {LONGEST_PATH}"),
     ],
 )
-def test_what_is_no_socket(run: Run, folder: Path, name: str, kind: type[errors.ConnectFailed], text: str) -> None:
+async def test_a_path_without_a_socket_is_rejected(
+    folder: Path, name: str, kind: type[errors.ConnectFailed], text: str
+) -> None:
     (folder / "file").touch()
     (folder / "made").mkdir()
-    found = run(fails(f"unix:{folder}/{name}"))
+    found = await fails(f"unix:{folder}/{name}")
     assert type(found) is kind
     assert text in found.what
     assert found.hint
 
 
-def test_no_permission(folder: Path) -> None:
-    async def main() -> tuple[errors.ConnectFailed, errors.ConnectFailed]:
-        server = await serve(f"unix:{folder}/epp.sock", 0, echo)
-        os.chmod(f"{folder}/epp.sock", 0)  # noqa: PTH101 - a local socket, in an async function
-        user = os.geteuid()
+@pytest.mark.parametrize(
+    ("locked", "what", "hint"), [("epp.sock", "no permission to connect", ""), ("", "", "folders above")]
+)
+async def test_no_permission(folder: Path, locked: str, what: str, hint: str) -> None:
+    server = await serve(f"unix:{folder}/epp.sock", 0, echo)
+    user = os.geteuid()
+    os.chmod(f"{folder}/{locked}", 0)  # noqa: PTH101 - a local path, in an async function
+    try:
         if user == 0:
-            os.seteuid(65534)  # whom modes bind
-        try:
-            closed = await fails(server.address)
-        finally:
-            os.seteuid(user)
-        os.chmod(folder, 0)  # noqa: PTH101 - likewise
-        if user == 0:
-            os.seteuid(65534)
-        try:
-            hidden = await fails(server.address)
-        finally:
-            os.seteuid(user)
-            os.chmod(folder, 0o755)  # noqa: PTH101 - likewise
-        await server.close()
-        return closed, hidden
-
-    closed, hidden = asyncio.run(main())
-    assert closed.what == "no permission to connect"
-    assert "folders above" in hidden.hint
+            os.seteuid(65534)  # root ignores modes
+        failed = await fails(server.address)
+    finally:
+        os.seteuid(user)
+        os.chmod(folder, 0o755)  # noqa: PTH101 - likewise
+    await server.close()
+    assert what in failed.what
+    assert hint in failed.hint
 
 
 @pytest.mark.parametrize("address", ["unix:", "unix://host/path", "unix:a\0b"])

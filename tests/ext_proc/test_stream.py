@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+from unittest.mock import AsyncMock
 
 import grpc as grpcio
 import pytest
 import uvloop
+from wire import Tape, acting, echo, grpcio_server, scripted, until, word
 
 from ext_proc import grpc
 from ext_proc.channel import Channel, dial
@@ -18,123 +21,44 @@ from ext_proc.http2 import frames
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.http2.frames import ErrorCode, Setting
 from ext_proc.messages import HealthCheckResponse
-from ext_proc.record import (
-    Author,
-    Entry,
-    Event,
-    HalfClosed,
-    Malformed,
-    Message,
-    Recorder,
-    StreamEnded,
-    StreamOpened,
-)
+from ext_proc.record import Author, Event, HalfClosed, Malformed, Message, StreamEnded, StreamOpened
 from ext_proc.record_json import from_json, to_json
 from ext_proc.server import Handler, ServedStream, serve
 
 EPP, DATA_PLANE = Author.EPP, Author.DATA_PLANE
 
 
-class Tape:
-    """A recorder and all it recorded."""
-
-    def __init__(self) -> None:
-        self.recorder = Recorder()
-        self.entries: list[Entry] = []
-        self.recorder.listen(self.entries.append)
-
-    @property
-    def events(self) -> list[Event]:
-        return [entry.event for entry in self.entries]
-
-    def story(self) -> list[str]:
-        """The events in a word or two each."""
-        return [_word(event) for event in self.events]
-
-
-def _word(event: Event) -> str:
-    match event:
-        case StreamOpened():
-            return "opened"
-        case Message():
-            return f"{event.author}: {event.raw[:20].decode('latin-1')}"
-        case Malformed():
-            return f"{event.author}: malformed"
-        case HalfClosed():
-            return f"{event.author}: half-closed"
-        case StreamEnded():
-            return f"ended: {event.how} {event.code if event.status is None else event.status}"
-        case _:
-            return event.kind
-
-
 @contextlib.asynccontextmanager
-async def scripted(handler: Handler, *, connections: int = 1, **options) -> AsyncIterator[Channel]:
-    """A channel to a server with this handler."""
-    server = await serve("127.0.0.1", 0, handler, **options)
-    channel = await dial(server.address, connections=connections)
-    try:
-        yield channel
-    finally:
-        await channel.close()
-        await server.close()
+async def grpcio_echo(connections: int = 1, **options) -> AsyncIterator[tuple[Channel, grpcio.aio.Server]]:
+    async with grpcio_server(**options) as (address, server):
+        channel = await dial(address, connections=connections)
+        try:
+            yield channel, server
+        finally:
+            await channel.close()
 
 
-async def echo(stream: ServedStream) -> None:
-    while (raw := await stream.recv()) is not None:
-        stream.send(raw)
-
-
-@contextlib.asynccontextmanager
-async def grpcio_echo(
-    connections: int = 1, options: tuple[tuple[str, int], ...] = ()
-) -> AsyncIterator[tuple[Channel, object]]:
-    async def process(requests: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
-        async for request in requests:
-            yield request
-
-    server = grpcio.aio.server(options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), *options])
-    methods = {"Process": grpcio.stream_stream_rpc_method_handler(process)}
-    server.add_generic_rpc_handlers(
-        (grpcio.method_handlers_generic_handler("envoy.service.ext_proc.v3.ExternalProcessor", methods),)
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    channel = await dial(f"127.0.0.1:{port}", connections=connections)
-    try:
-        yield channel, server
-    finally:
-        await channel.close()
-        await server.stop(0)
-
-
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await main()
-
-    uvloop.run(bounded())  # the loop that the suite itself runs on
+@pytest.fixture(autouse=True)
+def loop() -> Callable[[Coroutine[Any, Any, None]], None]:
+    """The loop that the suite itself runs on."""
+    return uvloop.run
 
 
 # -- grpcio as the EPP -------------------------------------------------------------------------------------------------
 
 
-def test_half_close_against_grpcio_is_recorded_in_order() -> None:
+async def test_half_close_against_grpcio_is_recorded_in_order() -> None:
     tape = Tape()
-
-    async def main() -> None:
-        async with grpcio_echo() as (channel, _):
-            stream = await channel.open("x1", tape.recorder)
-            stream.send(b"one")
-            assert await stream.recv() == b"one"
-            stream.send(b"two", end=True)
-            assert await stream.recv() == b"two"
-            assert await stream.recv() is None
-            ended = await stream.wait_ended()
-            assert (ended.how, ended.status, ended.author) == ("status", 0, EPP)
-            assert dict(ended.headers)[b":status"] == b"200"
-
-    run(main)
+    async with grpcio_echo() as (channel, _):
+        stream = await channel.open("x1", tape.recorder)
+        stream.send(b"one")
+        assert await stream.recv() == b"one"
+        stream.send(b"two", end=True)
+        assert await stream.recv() == b"two"
+        assert await stream.recv() is None
+        ended = await stream.wait_ended()
+        assert (ended.how, ended.status, ended.author) == ("status", 0, EPP)
+        assert dict(ended.headers)[b":status"] == b"200"
     assert tape.story() == [
         "opened",
         "data-plane: one",
@@ -148,235 +72,164 @@ def test_half_close_against_grpcio_is_recorded_in_order() -> None:
     assert [from_json(to_json(entry)) for entry in tape.entries] == tape.entries
 
 
-def test_envoys_ending_leaves_grpcio_well() -> None:
-    async def main() -> None:
-        async with grpcio_echo(connections=2) as (channel, _):
-            for round_ in range(100):
-                stream = await channel.open()
-                stream.send(b"%d" % round_)
-                assert await stream.recv() == b"%d" % round_
-                stream.reset()
-                assert stream.ended is not None
-                assert (stream.ended.how, stream.ended.code, stream.ended.author) == ("reset", 2, DATA_PLANE)
-                assert await stream.recv() is None
-            last = await channel.open()
-            last.send(b"fine", end=True)
-            assert (await last.wait_ended()).status == 0
-
-    run(main)
-
-
-@pytest.mark.parametrize("size", [1_000_000, 20_000_000])
-def test_a_large_echo_lets_a_small_stream_pass(size: int) -> None:
-    body = bytes(range(250)) * (size // 250)
-
-    async def main() -> None:
-        async with grpcio_echo() as (channel, _):
-            order: list[str] = []
-            large = await channel.open(
-                on_event=lambda event: order.append("large") if isinstance(event, Message) else None
-            )
-            large.send(body, end=True)
-            small = await channel.open()
-            small.send(b"small", end=True)
-            assert await small.recv() == b"small"
-            order.append("small")
-            await large.drain()
-            ended = await large.wait_ended()
-            assert ended.status == 0
-            if size > 10_000_000:
-                assert order == ["small", "large"]
-
-    run(main)
-
-
-def test_a_large_echo_arrives_whole() -> None:
-    body = bytes(range(250)) * 80_000
-
-    async def main() -> None:
-        async with grpcio_echo() as (channel, _):
+async def test_envoys_ending_leaves_grpcio_well() -> None:
+    async with grpcio_echo(connections=2) as (channel, _):
+        for round_ in range(100):
             stream = await channel.open()
-            stream.send(body, end=True)
-            assert await stream.recv() == body
+            stream.send(b"%d" % round_)
+            assert await stream.recv() == b"%d" % round_
+            stream.reset()
+            assert (stream.ended.how, stream.ended.code, stream.ended.author) == ("reset", 2, DATA_PLANE)
+            assert await stream.recv() is None
+        last = await channel.open()
+        last.send(b"fine", end=True)
+        assert (await last.wait_ended()).status == 0
 
-    run(main)
+
+async def test_a_large_echo_arrives_whole_and_lets_a_small_stream_pass() -> None:
+    body = bytes(range(250)) * 80_000
+    order: list[str] = []
+    async with grpcio_echo() as (channel, _):
+        large = await channel.open(on_event=lambda event: order.append("large") if isinstance(event, Message) else None)
+        large.send(body, end=True)
+        small = await channel.open()
+        small.send(b"small", end=True)
+        assert await small.recv() == b"small"
+        order.append("small")
+        await large.drain()
+        assert await large.recv() == body
+        assert (await large.wait_ended()).status == 0
+        assert order == ["small", "large"]
 
 
-def test_many_streams_at_once_over_two_connections() -> None:
+async def test_many_streams_at_once_over_two_connections() -> None:
     tape = Tape()
+    async with grpcio_echo(connections=2) as (channel, _):
 
-    async def main() -> None:
-        async with grpcio_echo(connections=2) as (channel, _):
+        async def one(number: int) -> None:
+            stream = await channel.open(f"x{number}", tape.recorder)
+            stream.send(b"%d" % number, end=True)
+            assert await stream.recv() == b"%d" % number
+            assert (await stream.wait_ended()).status == 0
 
-            async def one(number: int) -> None:
-                stream = await channel.open(f"x{number}", tape.recorder)
-                stream.send(b"%d" % number, end=True)
-                assert await stream.recv() == b"%d" % number
-                assert (await stream.wait_ended()).status == 0
-
-            await asyncio.gather(*(one(number) for number in range(100)))
-
-    run(main)
+        await asyncio.gather(*(one(number) for number in range(100)))
     used = [event.connection for event in tape.events if isinstance(event, StreamOpened)]
     assert used.count(1) == used.count(2) == 50
     names = [event.stream for event in tape.events if isinstance(event, StreamOpened)]
     assert len(set(names)) == 100
 
 
-def test_one_stream_at_a_time_on_grpcio_is_waited_for_and_refusals_are_tried_again() -> None:
+async def test_one_stream_at_a_time_on_grpcio_is_waited_for_and_refusals_are_tried_again() -> None:
     """grpc-core may refuse a stream that keeps its limit, because it counts one that has just ended."""
     tape = Tape()
+    async with grpcio_echo(options=(("grpc.max_concurrent_streams", 2),)) as (channel, _):
 
-    async def main() -> None:
-        async with grpcio_echo(options=(("grpc.max_concurrent_streams", 2),)) as (channel, _):
+        async def one(number: int) -> StreamEnded:
+            stream = await channel.open(f"x{number}", tape.recorder)
+            stream.send(b"%d" % number, end=True)
+            return await stream.wait_ended()
 
-            async def one(number: int) -> StreamEnded:
-                stream = await channel.open(f"x{number}", tape.recorder)
-                stream.send(b"%d" % number, end=True)
-                return await stream.wait_ended()
-
-            ends = await asyncio.gather(*(one(number) for number in range(30)))
-            assert [end.how for end in ends] == ["status"] * 30
-
-    run(main)
+        ends = await asyncio.gather(*(one(number) for number in range(30)))
+        assert [end.how for end in ends] == ["status"] * 30
 
 
-def test_a_graceful_stop_of_grpcio_lets_the_stream_finish() -> None:
-    async def main() -> None:
-        async with grpcio_echo() as (channel, server):
-            stream = await channel.open()
-            stream.send(b"before")
-            assert await stream.recv() == b"before"
-            stopping = asyncio.ensure_future(server.stop(grace=20))
-            transport = stream.transport
-            assert transport is not None
-            while not transport.connection.going_away:  # noqa: ASYNC110 - a GOAWAY has no event
-                await asyncio.sleep(0)
-            stream.send(b"after", end=True)
-            assert await stream.recv() == b"after"
-            assert (await stream.wait_ended()).status == 0
-            await stopping
-            with pytest.raises(ConnectFailed):
-                await channel.open()
-
-    run(main)
+async def test_a_graceful_stop_of_grpcio_lets_the_stream_finish() -> None:
+    async with grpcio_echo() as (channel, server):
+        stream = await channel.open()
+        stream.send(b"before")
+        assert await stream.recv() == b"before"
+        stopping = asyncio.ensure_future(server.stop(grace=20))
+        transport = stream.transport
+        await until(lambda: transport.connection.going_away)
+        stream.send(b"after", end=True)
+        assert await stream.recv() == b"after"
+        assert (await stream.wait_ended()).status == 0
+        await stopping
+        with pytest.raises(ConnectFailed):
+            await channel.open()
 
 
 # -- a scripted EPP ----------------------------------------------------------------------------------------------------
 
 
-def _endings() -> dict[str, tuple[Handler, str, str]]:
-    async def trailers_only(stream: ServedStream) -> None:
-        stream.end(14, "no pod is ready – wait")
-
-    async def with_status(stream: ServedStream) -> None:
-        stream.send(b"answer")
-        stream.end(13, "broken")
-
-    async def no_trailers(stream: ServedStream) -> None:
-        stream.end_without_trailers()
-
-    async def html(stream: ServedStream) -> None:
-        stream.respond_http(200, ((b"content-type", b"text/html"),), b"<html>")
-
-    async def not_found(stream: ServedStream) -> None:
-        stream.respond_http(404)
-
-    async def reset(stream: ServedStream) -> None:
-        stream.reset(ErrorCode.INTERNAL_ERROR)
-
-    async def cut(stream: ServedStream) -> None:
-        stream.transport.abort()
-
-    async def garbage(stream: ServedStream) -> None:
-        stream.transport.write_raw(b"\x00" * 3 + b"garbage" * 10)
-
-    async def unfinished(stream: ServedStream) -> None:
-        stream.send_data(grpc.frame(b"abc", length=100))
-        stream.end(0)
-
-    async def fails(stream: ServedStream) -> None:
-        stream.end(grpc.UNIMPLEMENTED)
-
-    return {
-        "trailers-only": (trailers_only, "ended: status 14", "no pod is ready – wait"),
-        "status": (with_status, "ended: status 13", "broken"),
-        "no trailers": (no_trailers, "ended: malformed None", "the stream ended without a grpc-status"),
-        "html": (html, "ended: malformed None", "the content type is 'text/html', not application/grpc"),
-        "404": (not_found, "ended: malformed None", "the HTTP status is '404', not 200"),
-        "reset": (reset, "ended: reset 2", "RST_STREAM INTERNAL_ERROR"),
-        "cut": (cut, "ended: lost None", ""),
-        "garbage": (garbage, "ended: lost None", ""),
-        "unfinished": (unfinished, "ended: status 0", ""),
-        "unimplemented": (fails, "ended: status 12", ""),
-    }
+_REFUSING = acting(lambda s: s.reset(ErrorCode.REFUSED_STREAM))
+_GARBAGE = b"\x00" * 3 + b"garbage" * 10
+_HTML = ((b"content-type", b"text/html"),)
+_ENDINGS: dict[str, tuple[Handler, str, str]] = {
+    "trailers-only": (acting(lambda s: s.end(14, "no pod – wait")), "ended: status 14", "no pod – wait"),
+    "status": (acting(lambda s: s.send(b"answer"), lambda s: s.end(13, "broken")), "ended: status 13", "broken"),
+    "no trailers": (
+        acting(lambda s: s.end_without_trailers()),
+        "ended: malformed None",
+        "the stream ended without a grpc-status",
+    ),
+    "html": (
+        acting(lambda s: s.respond_http(200, _HTML, b"<html>")),
+        "ended: malformed None",
+        "the content type is 'text/html', not application/grpc",
+    ),
+    "404": (acting(lambda s: s.respond_http(404)), "ended: malformed None", "the HTTP status is '404', not 200"),
+    "reset": (acting(lambda s: s.reset(ErrorCode.INTERNAL_ERROR)), "ended: reset 2", "RST_STREAM INTERNAL_ERROR"),
+    "cut": (acting(lambda s: s.transport.abort()), "ended: lost None", ""),
+    "garbage": (acting(lambda s: s.transport.write_raw(_GARBAGE)), "ended: lost None", ""),
+    "unfinished": (
+        acting(lambda s: s.send_data(grpc.frame(b"abc", length=100)), lambda s: s.end(0)),
+        "ended: status 0",
+        "",
+    ),
+    "unimplemented": (acting(lambda s: s.end(grpc.UNIMPLEMENTED)), "ended: status 12", ""),
+}
 
 
-@pytest.mark.parametrize("name", _endings())
-def test_every_ending_is_told(name: str) -> None:
-    handler, word, message = _endings()[name]
+@pytest.mark.parametrize("name", _ENDINGS)
+async def test_every_ending_is_reported_once(name: str) -> None:
+    handler, ending, message = _ENDINGS[name]
     tape, told = Tape(), []
-
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            stream = await channel.open("x", tape.recorder, on_event=told.append)
-            stream.send(b"request")
-            ended = await stream.wait_ended()
-            assert ended is stream.ended
-            assert message in ended.message
-            stream.send(b"nobody hears this")
-            stream.half_close()
-            stream.reset()
-
-    run(main)
-    assert tape.story()[-1] == word
-    assert [_word(event) for event in told][-1] == word
-    assert tape.story().count(word) == 1
+    async with scripted(handler) as channel:
+        stream = await channel.open("x", tape.recorder, on_event=told.append)
+        stream.send(b"request")
+        ended = await stream.wait_ended()
+        assert ended is stream.ended
+        assert message in ended.message
+        stream.send(b"nobody hears this")
+        stream.half_close()
+        stream.reset()
+    assert tape.story()[-1] == ending
+    assert [word(event) for event in told][-1] == ending
+    assert tape.story().count(ending) == 1
     assert ("epp: malformed" in tape.story()) == (name == "unfinished")
 
 
-def test_events_can_be_read_one_by_one() -> None:
-    async def handler(stream: ServedStream) -> None:
-        stream.send(b"good")
-        stream.send_data(grpc.frame(b"squeezed", compressed=1))
-        stream.end()
-
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            stream = await channel.open()
-            assert [_word(event) async for event in stream] == ["epp: good", "epp: malformed", "ended: status 0"]
-
-    run(main)
+async def test_events_can_be_read_one_by_one() -> None:
+    compressed = grpc.frame(b"squeezed", compressed=1)
+    async with scripted(acting(lambda s: s.send(b"good"), lambda s: s.send_data(compressed))) as channel:
+        stream = await channel.open()
+        stream.half_close()
+        assert [word(event) async for event in stream] == ["epp: good", "epp: malformed", "ended: status 0"]
 
 
-def test_a_listener_may_reset_from_within() -> None:
+async def test_a_listener_may_reset_from_within() -> None:
     async def handler(stream: ServedStream) -> None:
         for number in range(5):
             stream.send(b"%d" % number)
 
     tape, told = Tape(), []
+    async with scripted(handler) as channel:
 
-    async def main() -> None:
-        async with scripted(handler) as channel:
+        def listen(event: Event) -> None:
+            told.append(word(event))
+            stream.reset()
 
-            def listen(event: Event) -> None:
-                told.append(_word(event))
-                stream.reset()
-
-            stream = await channel.open("x", tape.recorder, on_event=listen)
-            await stream.wait_ended()
-            transport = stream.transport
-            assert transport is not None
-            again = await channel.open()
-            await again.wait_ended()  # by now all frames of the first have come
-
-    run(main)
+        stream = await channel.open("x", tape.recorder, on_event=listen)
+        await stream.wait_ended()
+        again = await channel.open()
+        await again.wait_ended()  # by now all frames of the first have come
     assert told == ["epp: 0"]
     assert tape.story()[:3] == ["opened", "epp: 0", "ended: reset 2"]
     assert tape.story()[3:] == ["epp: 1", "epp: 2", "epp: 3", "epp: 4"], "late messages are still recorded"
 
 
-def test_when_the_epp_ends_first_it_gets_a_reset_as_from_envoy() -> None:
+async def test_when_the_epp_ends_first_it_gets_a_reset_as_from_envoy() -> None:
     seen: list[bytes] = []
 
     async def handler(stream: ServedStream) -> None:
@@ -389,17 +242,14 @@ def test_when_the_epp_ends_first_it_gets_a_reset_as_from_envoy() -> None:
         stream.transport.connection.receive = spy  # type: ignore[method-assign]
         stream.end(0)
 
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            await (await channel.open()).wait_ended()
-            second = await channel.open()
-            await second.wait_ended()
-
-    run(main)
+    async with scripted(handler) as channel:
+        await (await channel.open()).wait_ended()
+        second = await channel.open()
+        await second.wait_ended()
     assert frames.rst_stream(1, ErrorCode.INTERNAL_ERROR) in b"".join(seen)
 
 
-def test_a_refused_stream_is_opened_again_with_all_it_sent() -> None:
+async def test_a_refused_stream_is_opened_again_with_all_it_sent() -> None:
     refusals = iter([True, True, False])
 
     async def handler(stream: ServedStream) -> None:
@@ -409,94 +259,66 @@ def test_a_refused_stream_is_opened_again_with_all_it_sent() -> None:
             await echo(stream)
 
     tape, told = Tape(), []
-
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            stream = await channel.open("x", tape.recorder, on_event=told.append)
-            stream.send(b"one")
-            stream.send(b"two", end=True)
-            assert (await stream.wait_ended()).status == 0
-
-    run(main)
+    async with scripted(handler) as channel:
+        stream = await channel.open("x", tape.recorder, on_event=told.append)
+        stream.send(b"one")
+        stream.send(b"two", end=True)
+        assert (await stream.wait_ended()).status == 0
     sent = ["data-plane: one", "data-plane: two", "data-plane: half-closed"]
     assert tape.story() == [
         *["opened", *sent, "ended: refused 7"] * 2,
         *["opened", *sent, "epp: one", "epp: two", "ended: status 0"],
     ]
-    assert [_word(event) for event in told] == ["epp: one", "epp: two", "ended: status 0"]
+    assert [word(event) for event in told] == ["epp: one", "epp: two", "ended: status 0"]
 
 
-def test_a_stream_that_stays_refused_ends_so() -> None:
-    async def handler(stream: ServedStream) -> None:
-        stream.reset(ErrorCode.REFUSED_STREAM)
-
+async def test_a_stream_that_stays_refused_ends_so() -> None:
     tape = Tape()
-
-    async def main() -> None:
-        async with scripted(handler, connections=2) as channel:
-            ended = await (await channel.open("x", tape.recorder)).wait_ended()
-            assert (ended.how, ended.author) == ("refused", EPP)
-
-    run(main)
-    assert tape.story() == ["opened", "ended: refused 7"] * 9
+    async with scripted(_REFUSING, connections=2) as channel:
+        stream = await channel.open("x", tape.recorder)
+        stream.half_close()
+        ended = await stream.wait_ended()
+        assert (ended.how, ended.author) == ("refused", EPP)
+    assert tape.story() == ["opened", "data-plane: half-closed", "ended: refused 7"] * 9
 
 
-def test_a_stream_that_waits_to_be_opened_again_is_lost_with_its_channel() -> None:
+async def test_a_stream_that_waits_to_be_opened_again_is_lost_with_its_channel() -> None:
     tape = Tape()
-
-    async def handler(stream: ServedStream) -> None:
-        stream.reset(ErrorCode.REFUSED_STREAM)
-
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            stream = await channel.open("x", tape.recorder)
-            while tape.story().count("ended: refused 7") < 2:  # noqa: ASYNC110 - what is polled is the record
-                await asyncio.sleep(0)
-            await channel.close()
-            assert (await stream.wait_ended()).how == "lost"
-
-    run(main)
+    async with scripted(_REFUSING) as channel:
+        stream = await channel.open("x", tape.recorder)
+        stream.half_close()
+        await until(lambda: tape.story().count("ended: refused 7") >= 2)
+        await channel.close()
+        assert (await stream.wait_ended()).how == "lost"
 
 
-def test_a_stream_that_we_fail_to_open_again_is_lost_and_why_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[BaseException] = []
-
-    async def handler(stream: ServedStream) -> None:
-        stream.reset(ErrorCode.REFUSED_STREAM)
-
-    async def fails() -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
-        async with scripted(handler) as channel:
-            stream = await channel.open()
-            monkeypatch.setattr(channel, "transport", fails)
-            assert (await stream.wait_ended()).how == "lost"
-
-    run(main)
-    assert [str(one) for one in told] == ["[Errno 24] Too many open files"]
+async def test_a_stream_that_we_fail_to_open_again_is_lost_and_the_cause_reported(monkeypatch) -> None:
+    reported: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    async with scripted(_REFUSING) as channel:
+        stream = await channel.open()
+        stream.half_close()
+        monkeypatch.setattr(channel, "transport", AsyncMock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+        assert (await stream.wait_ended()).how == "lost"
+    assert [str(one) for one in reported] == ["[Errno 24] Too many open files"]
 
 
-def test_a_refusal_after_an_answer_is_a_reset() -> None:
+async def test_a_refusal_after_an_answer_is_a_reset() -> None:
     async def handler(stream: ServedStream) -> None:
         stream.send(b"hello")
         await stream.drain()
         await stream.recv()
         stream.reset(ErrorCode.REFUSED_STREAM)
 
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            stream = await channel.open()
-            assert await stream.recv() == b"hello"
-            stream.send(b"more")
-            ended = await stream.wait_ended()
-            assert (ended.how, ended.author, ended.code) == ("reset", EPP, ErrorCode.REFUSED_STREAM)
-
-    run(main)
+    async with scripted(handler) as channel:
+        stream = await channel.open()
+        assert await stream.recv() == b"hello"
+        stream.send(b"more")
+        ended = await stream.wait_ended()
+        assert (ended.how, ended.author, ended.code) == ("reset", EPP, ErrorCode.REFUSED_STREAM)
 
 
-def test_an_epp_that_takes_one_stream_at_a_time_is_waited_for() -> None:
+async def test_an_epp_that_takes_one_stream_at_a_time_is_waited_for() -> None:
     running = most = 0
 
     async def handler(stream: ServedStream) -> None:
@@ -506,169 +328,132 @@ def test_an_epp_that_takes_one_stream_at_a_time_is_waited_for() -> None:
         await stream.recv()
         running -= 1
 
-    async def main() -> None:
-        async with scripted(handler, settings=((Setting.MAX_CONCURRENT_STREAMS, 1),)) as channel:
+    async with scripted(handler, settings=((Setting.MAX_CONCURRENT_STREAMS, 1),)) as channel:
 
-            async def one() -> None:
-                stream = await channel.open()
-                stream.send(b"go", end=True)
-                assert (await stream.wait_ended()).status == 0
+        async def one() -> None:
+            stream = await channel.open()
+            stream.send(b"go", end=True)
+            assert (await stream.wait_ended()).status == 0
 
-            await asyncio.gather(*(one() for _ in range(20)))
-
-    run(main)
+        await asyncio.gather(*(one() for _ in range(20)))
     assert most == 1
 
 
-def test_a_goaway_moves_new_streams_to_a_new_connection() -> None:
+async def test_a_goaway_moves_new_streams_to_a_new_connection() -> None:
     tape = Tape()
-
-    async def main() -> None:
-        async with scripted(echo) as channel:
-            first = await channel.open("x1", tape.recorder)
-            first.send(b"a")
-            assert await first.recv() == b"a"
-            transport = first.transport
-            assert transport is not None
-            transport.connection.receive(frames.goaway(2**31 - 1, 0))
-            second = await channel.open("x2", tape.recorder)
-            second.send(b"b", end=True)
-            assert await second.recv() == b"b"
-            first.send(b"c", end=True)
-            assert await first.recv() == b"c"
-            assert (await first.wait_ended()).status == 0
-            await transport.wait_closed()
-
-    run(main)
+    async with scripted(echo) as channel:
+        first = await channel.open("x1", tape.recorder)
+        first.send(b"a")
+        assert await first.recv() == b"a"
+        transport = first.transport
+        transport.connection.receive(frames.goaway(2**31 - 1, 0))
+        second = await channel.open("x2", tape.recorder)
+        second.send(b"b", end=True)
+        assert await second.recv() == b"b"
+        first.send(b"c", end=True)
+        assert await first.recv() == b"c"
+        assert (await first.wait_ended()).status == 0
+        await transport.wait_closed()
     assert [event.connection for event in tape.events if isinstance(event, StreamOpened)] == [1, 2]
 
 
-def test_ten_thousand_messages_are_taken() -> None:
-    async def handler(stream: ServedStream) -> None:
-        for _ in range(10_000):
-            stream.send(b"spam")
-
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            count = 0
-            async for event in await channel.open():
-                count += isinstance(event, Message)
-            assert count == 10_000
-
-    run(main)
+async def test_ten_thousand_messages_are_taken() -> None:
+    async with scripted(acting(*[lambda s: s.send(b"spam")] * 10_000)) as channel:
+        stream = await channel.open()
+        stream.half_close()
+        assert sum([isinstance(event, Message) async for event in stream]) == 10_000
 
 
-def test_a_message_of_4_gib_is_a_finding_not_a_wait() -> None:
+async def test_a_message_of_4_gib_is_a_finding_not_a_wait() -> None:
     async def handler(stream: ServedStream) -> None:
         stream.send_data(b"\x00\xff\xff\xff\xff....")
         await stream.recv()
 
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            stream = await channel.open()
-            assert await stream.recv() is None
-            event = await anext(aiter(stream))
-            assert isinstance(event, Malformed)
-            assert "4294967295" in event.reason
-            assert stream.ended is None
-            stream.reset()
-
-    run(main)
+    async with scripted(handler) as channel:
+        stream = await channel.open()
+        assert await stream.recv() is None
+        event = await anext(aiter(stream))
+        assert isinstance(event, Malformed)
+        assert "4294967295" in event.reason
+        assert stream.ended is None
+        stream.reset()
 
 
-def test_bytes_that_are_wrong_on_purpose_reach_the_epp() -> None:
+async def test_bytes_that_are_wrong_on_purpose_reach_the_epp() -> None:
     got: list[str] = []
 
     async def handler(stream: ServedStream) -> None:
         async for event in stream:
-            got.append(_word(event))
+            got.append(word(event))
             if isinstance(event, HalfClosed):
                 return
 
     tape = Tape()
-
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            stream = await channel.open("x", tape.recorder)
-            stream.send_data(grpc.frame(b"cut short", length=1000), end=True)
-            assert (await stream.wait_ended()).status == 0
-            broken = await channel.open("y", tape.recorder)
-            broken.write_raw(frames.frame(frames.DATA, 0, 0, b"on stream 0"))
-            assert (await broken.wait_ended()).how == "lost"
-            after = await channel.open("z", tape.recorder)
-            after.send(b"fine", end=True)
-            assert (await after.wait_ended()).status == 0
-
-    run(main)
+    async with scripted(handler) as channel:
+        stream = await channel.open("x", tape.recorder)
+        stream.send_data(grpc.frame(b"cut short", length=1000), end=True)
+        assert (await stream.wait_ended()).status == 0
+        broken = await channel.open("y", tape.recorder)
+        broken.write_raw(frames.frame(frames.DATA, 0, 0, b"on stream 0"))
+        assert (await broken.wait_ended()).how == "lost"
+        after = await channel.open("z", tape.recorder)
+        after.send(b"fine", end=True)
+        assert (await after.wait_ended()).status == 0
     assert got[:2] == ["data-plane: malformed", "data-plane: half-closed"]
     assert tape.story()[:3] == ["opened", "data-plane: malformed", "data-plane: half-closed"]
 
 
-def test_a_connection_made_dirty_is_replaced_and_closed_in_the_end() -> None:
-    async def main() -> None:
-        async with scripted(echo) as channel:
-            dirty = await channel.open()
-            dirty.write_raw(frames.frame(0x77, 0, 0, b"unknown but legal"))
-            fresh = await channel.open()
-            assert fresh.transport is not dirty.transport
-            dirty.send(b"still works")
-            assert await dirty.recv() == b"still works"
-
-    run(main)
+async def test_a_connection_made_dirty_is_replaced_and_closed_in_the_end() -> None:
+    async with scripted(echo) as channel:
+        dirty = await channel.open()
+        dirty.write_raw(frames.frame(0x77, 0, 0, b"unknown but legal"))
+        fresh = await channel.open()
+        assert fresh.transport is not dirty.transport
+        dirty.send(b"still works")
+        assert await dirty.recv() == b"still works"
 
 
-def test_what_a_goaway_says_is_told_to_streams_that_are_lost() -> None:
+async def test_what_a_goaway_says_is_told_to_streams_that_are_lost() -> None:
     async def handler(stream: ServedStream) -> None:
         stream.transport.goaway(ErrorCode.ENHANCE_YOUR_CALM, debug=b"too many pings")
         await stream.recv()
         stream.transport.abort()
 
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            stream = await channel.open()
-            transport = stream.transport
-            assert transport is not None
-            while not transport.connection.going_away:  # noqa: ASYNC110 - a GOAWAY has no event
-                await asyncio.sleep(0)
-            stream.send(b"go on")
-            ended = await stream.wait_ended()
-            assert ended.how == "lost"
-            assert ended.message.endswith("after GOAWAY ENHANCE_YOUR_CALM too many pings")
-
-    run(main)
+    async with scripted(handler) as channel:
+        stream = await channel.open()
+        transport = stream.transport
+        await until(lambda: transport.connection.going_away)
+        stream.send(b"go on")
+        ended = await stream.wait_ended()
+        assert ended.how == "lost"
+        assert ended.message.endswith("after GOAWAY ENHANCE_YOUR_CALM too many pings")
 
 
-def test_a_connection_made_dirty_is_lost_when_the_peer_gives_it_up_and_leaves_it_open() -> None:
+async def test_a_connection_made_dirty_is_lost_when_the_peer_gives_it_up_and_leaves_it_open() -> None:
     async def handler(stream: ServedStream) -> None:
         stream.transport.goaway(ErrorCode.PROTOCOL_ERROR, debug=b"DATA: stream_id == 0")  # as of Node.js's HTTP/2
         await stream.recv()
 
-    async def main() -> None:
-        async with scripted(handler) as channel:
-            stream = await channel.open()
-            stream.write_raw(frames.frame(0x77, 0, 0, b"what the peer calls an error"))
-            ended = await stream.wait_ended()
-            assert ended.how == "lost"
-            assert ended.message.endswith("after GOAWAY PROTOCOL_ERROR DATA: stream_id == 0")
-
-    run(main)
+    async with scripted(handler) as channel:
+        stream = await channel.open()
+        stream.write_raw(frames.frame(0x77, 0, 0, b"what the peer calls an error"))
+        ended = await stream.wait_ended()
+        assert ended.how == "lost"
+        assert ended.message.endswith("after GOAWAY PROTOCOL_ERROR DATA: stream_id == 0")
 
 
-def test_the_channel_sends_authority_and_metadata() -> None:
+async def test_the_channel_sends_authority_and_metadata() -> None:
     seen: list[tuple[tuple[bytes, bytes], ...]] = []
 
     async def handler(stream: ServedStream) -> None:
         seen.append(stream.headers)
 
-    async def main() -> None:
-        server = await serve("127.0.0.1", 0, handler)
-        channel = await dial(server.address, authority="epp.example", metadata=[(b"x-tenant", b"a")])
-        stream = await channel.open(metadata=[(b"x-request", b"1")])
-        await stream.wait_ended()
-        await channel.close()
-        await server.close()
-
-    run(main)
+    server = await serve("127.0.0.1", 0, handler)
+    channel = await dial(server.address, authority="epp.example", metadata=[(b"x-tenant", b"a")])
+    stream = await channel.open(metadata=[(b"x-request", b"1")])
+    await stream.wait_ended()
+    await channel.close()
+    await server.close()
     assert dict(seen[0])[b":authority"] == b"epp.example"
     assert seen[0][-2:] == ((b"x-tenant", b"a"), (b"x-request", b"1"))
 
@@ -676,79 +461,67 @@ def test_the_channel_sends_authority_and_metadata() -> None:
 # -- health ------------------------------------------------------------------------------------------------------------
 
 
-def test_health_of_grpcios_own_service() -> None:
+async def test_health_of_grpcios_own_service() -> None:
     from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-    async def main() -> None:
-        server = grpcio.aio.server(options=[("grpc.so_reuseport", 0)])
-        servicer = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-        await servicer.set("envoy.service.ext_proc.v3.ExternalProcessor", health_pb2.HealthCheckResponse.NOT_SERVING)
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        channel = await dial(f"127.0.0.1:{port}")
-        assert await health_check(channel) == Health(status=HealthCheckResponse.SERVING, grpc_status=0, message="")
-        named = await health_check(channel, "envoy.service.ext_proc.v3.ExternalProcessor")
-        assert (named.status, named.grpc_status) == (HealthCheckResponse.NOT_SERVING, 0)
-        unknown = await health_check(channel, "nobody")
-        assert (unknown.status, unknown.grpc_status) == (None, 5)
-        await channel.close()
-        await server.stop(0)
-
-    run(main)
+    server = grpcio.aio.server(options=[("grpc.so_reuseport", 0)])
+    servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    await servicer.set("envoy.service.ext_proc.v3.ExternalProcessor", health_pb2.HealthCheckResponse.NOT_SERVING)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channel = await dial(f"127.0.0.1:{port}")
+    assert await health_check(channel) == Health(status=HealthCheckResponse.SERVING, grpc_status=0, message="")
+    named = await health_check(channel, "envoy.service.ext_proc.v3.ExternalProcessor")
+    assert (named.status, named.grpc_status) == (HealthCheckResponse.NOT_SERVING, 0)
+    unknown = await health_check(channel, "nobody")
+    assert (unknown.status, unknown.grpc_status) == (None, 5)
+    await channel.close()
+    await server.stop(0)
 
 
-def test_health_of_servers_that_have_none_or_break() -> None:
-    async def main() -> None:
-        async with scripted(echo) as channel:
-            assert (await health_check(channel)).grpc_status == grpc.UNIMPLEMENTED
-        async with scripted(echo, health=lambda service: 1 if service == "" else None) as channel:
-            assert (await health_check(channel)).status == HealthCheckResponse.SERVING
-            assert (await health_check(channel, "other")).grpc_status == 5
+async def test_health_of_servers_that_have_none_or_break() -> None:
+    async with scripted(echo) as channel:
+        assert (await health_check(channel)).grpc_status == grpc.UNIMPLEMENTED
+    async with scripted(echo, health=lambda service: 1 if service == "" else None) as channel:
+        assert (await health_check(channel)).status == HealthCheckResponse.SERVING
+        assert (await health_check(channel, "other")).grpc_status == 5
 
-        async def cut(stream: ServedStream) -> None:
-            stream.transport.abort()
+    async def cut(stream: ServedStream) -> None:
+        stream.transport.abort()
 
-        server = await serve("127.0.0.1", 0, echo, methods={grpc.HEALTH_CHECK: cut})
-        channel = await dial(server.address)
-        broken = await health_check(channel)
-        assert (broken.status, broken.grpc_status) == (None, None)
-        assert broken.message
-        await channel.close()
-        await server.close()
-
-    run(main)
+    server = await serve("127.0.0.1", 0, echo, methods={grpc.HEALTH_CHECK: cut})
+    channel = await dial(server.address)
+    broken = await health_check(channel)
+    assert (broken.status, broken.grpc_status) == (None, None)
+    assert broken.message
+    await channel.close()
+    await server.close()
 
 
-def test_health_that_never_comes_is_a_time_out() -> None:
-    async def main() -> None:
-        async def silent(stream: ServedStream) -> None:
-            await asyncio.get_running_loop().create_future()
+async def test_health_that_never_comes_is_a_time_out() -> None:
+    async def silent(stream: ServedStream) -> None:
+        await asyncio.get_running_loop().create_future()
 
-        server = await serve("127.0.0.1", 0, echo, methods={grpc.HEALTH_CHECK: silent})
-        channel = await dial(server.address)
-        with pytest.raises(TimeoutError):
-            await health_check(channel, timeout=0.05)
-        await channel.close()
-        await server.close()
-
-    run(main)
+    server = await serve("127.0.0.1", 0, echo, methods={grpc.HEALTH_CHECK: silent})
+    channel = await dial(server.address)
+    with pytest.raises(TimeoutError):
+        await health_check(channel, timeout=0.05)
+    await channel.close()
+    await server.close()
 
 
-def test_a_connection_that_is_made_again_has_its_turn() -> None:
+async def test_a_connection_that_is_made_again_has_its_turn() -> None:
     """Whether it is waited for or not."""
 
-    async def main() -> None:
-        async with scripted(echo, connections=2) as channel:
-            first, second = channel.ready(), channel.ready()
-            assert first is not None
-            assert first is not second
-            first.close()
-            await first.wait_closed()
-            assert channel.ready() is None
-            again = await channel.transport()
-            assert again not in (first, second)
-            assert {channel.ready(), channel.ready()} == {again, second}
-            assert channel.ready() is second
-
-    run(main)
+    async with scripted(echo, connections=2) as channel:
+        first, second = channel.ready(), channel.ready()
+        assert first is not None
+        assert first is not second
+        first.close()
+        await first.wait_closed()
+        assert channel.ready() is None
+        again = await channel.transport()
+        assert again not in (first, second)
+        assert {channel.ready(), channel.ready()} == {again, second}
+        assert channel.ready() is second

@@ -287,13 +287,7 @@ def test_metadata_of_a_namespace_that_is_not_received_is_dropped() -> None:
 
 @pytest.mark.parametrize(
     ("served", "expected"),
-    [
-        (ServedMetadata.ACTUAL, A),
-        (ServedMetadata.ABSENT, None),
-        ("10.9.9.9:1", "10.9.9.9:1"),
-        ((A, B), B),
-        ((B, A), B),
-    ],
+    [(ServedMetadata.ACTUAL, A), (ServedMetadata.ABSENT, None), ("10.9.9.9:1", "10.9.9.9:1"), ((A, B), B), ((B, A), B)],
 )
 def test_the_served_endpoint_can_be_overridden(
     served: ServedMetadata | str | tuple[str, ...], expected: str | None
@@ -350,14 +344,7 @@ def test_stimuli_change_what_is_sent_and_nothing_else() -> None:
         metadata_on="headers",
     )
     driven = Driven(FDS, stimulus).request(POST)
-    assert driven.kinds == [
-        "injected",
-        "request_headers",
-        "request_body",
-        "injected",
-        "request_body",
-        "request_body",
-    ]
+    assert driven.kinds == ["injected", "request_headers", "request_body", "injected", "request_body", "request_body"]
     assert [raw for kind, raw in driven.sent if kind == "injected"] == [b"first", b"\xff"]
     kept = [raw for kind, raw in driven.sent if kind != "injected"]
     assert all(raw.endswith(b"\xfa\x7f\x01x") for raw in kept)

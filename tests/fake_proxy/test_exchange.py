@@ -16,6 +16,7 @@ import h11
 import pytest
 import uvloop
 from machine_driver import common, immediate, mutation, request_headers, set_header
+from wire import acting, grpcio_server
 
 from ext_proc.channel import Channel, dial
 from ext_proc.http2.connection import SERVER_SETTINGS
@@ -118,19 +119,9 @@ async def grpc_epp(endpoint: str, twist: Twist | None = None) -> AsyncIterator[s
             if found is not None:
                 yield found
 
-    server = grpc.aio.server()
-    handler = grpc.stream_stream_rpc_method_handler(
-        process, ProcessingRequest.FromString, ProcessingResponse.SerializeToString
-    )
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("envoy.service.ext_proc.v3.ExternalProcessor", {"Process": handler}),)
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(0)
+    codec = (ProcessingRequest.FromString, ProcessingResponse.SerializeToString)
+    async with grpcio_server(process=process, codec=codec) as (address, _):
+        yield address
 
 
 @contextlib.asynccontextmanager
@@ -144,7 +135,7 @@ async def own_epp(handler, settings: Settings = SERVER_SETTINGS) -> AsyncIterato
 
 
 @each_ending
-def test_an_epp_that_goes_on_without_end_is_reset_and_no_more_of_it_recorded(ending: Ending) -> None:
+async def test_an_epp_that_goes_on_without_end_is_reset_and_no_more_of_it_recorded(ending: Ending) -> None:
     async def endless(stream) -> None:
         await stream.recv()
         while True:
@@ -153,16 +144,13 @@ def test_an_epp_that_goes_on_without_end_is_reset_and_no_more_of_it_recorded(end
             await asyncio.sleep(0)
             await stream.drain()
 
-    async def run() -> None:
-        async with own_epp(endless) as epp:
-            pace = Pace(deadline=600, ending_timeout=600)  # neither of them is what ends it
-            ran = await exchange(epp, POST, replace(FDS, ending=ending, quiet_window=600), pace=pace)
-            assert (ran.outcome.status, ran.outcome.body) == (503, b"no")
-            assert len([event for event in ran.of(Message) if event.author is Author.EPP]) <= 2 * LATE + 1
-            assert ran.of(StreamEnded)[0].author is Author.DATA_PLANE
-            assert STILL_OPEN not in [wait.what for wait in ran.of(Wait)]
-
-    asyncio.run(run())
+    async with own_epp(endless) as epp:
+        pace = Pace(deadline=600, ending_timeout=600)  # neither of them is what ends it
+        ran = await exchange(epp, POST, replace(FDS, ending=ending, quiet_window=600), pace=pace)
+        assert (ran.outcome.status, ran.outcome.body) == (503, b"no")
+        assert len([event for event in ran.of(Message) if event.author is Author.EPP]) <= 2 * LATE + 1
+        assert ran.of(StreamEnded)[0].author is Author.DATA_PLANE
+        assert STILL_OPEN not in [wait.what for wait in ran.of(Wait)]
 
 
 # -- model servers -----------------------------------------------------------------------------------------------------
@@ -297,112 +285,91 @@ async def exchange(
 
 @each_ending
 @each_mode
-def test_a_request_goes_to_the_endpoint_that_the_epp_picked(config: ProxyConfig, ending: Ending) -> None:
-    async def run() -> None:
-        async with plain() as model, grpc_epp(model.address) as epp:
-            ran = await exchange(epp, POST, replace(config, ending=ending), HttpUpstream())
-            assert (ran.outcome.status, ran.outcome.body, ran.outcome.complete) == (200, b"fine", True)
-            assert ran.outcome.attempts == (model.address,)
-            (headers, body, _) = model.requests[0]
-            assert body == POST.body
-            assert headers[KEY.encode()] == model.address.encode()
-            assert headers[b"host"] == b"gateway.example"
-            assert (b"content-length" in headers) is (config is BUFFERED)
-            (opened,) = ran.of(ExchangeOpened)
-            assert (opened.request_body_mode, opened.ending, opened.note) == (
-                config.request_body_mode.name,
-                ending.value,
-                {"n": 1},
-            )
-            (asked,), (answered,) = ran.of(UpstreamRequest), ran.of(UpstreamResponse)
-            assert (asked.endpoint, asked.body, asked.attempt) == (model.address, POST.body, 1)
-            assert (answered.outcome, answered.status, answered.body) == ("response", 200, b"fine")
-            (got,) = ran.of(ClientResponse)
-            assert (got.status, got.body, got.details, got.complete) == (200, b"fine", "via_upstream", True)
-            (ended,) = ran.of(StreamEnded)
-            if ending is Ending.ENVOY:
-                assert (ended.how, ended.author, ended.code) == ("reset", Author.DATA_PLANE, 2)
-                assert not ran.of(HalfClosed)
-            else:
-                assert (ended.how, ended.status) == ("status", 0)
-                (closed,) = ran.of(HalfClosed)
-                assert closed.author is Author.DATA_PLANE
-                (wait,) = ran.of(Wait)
-                assert wait.outcome == "met"
-
-    asyncio.run(run())
+async def test_a_request_goes_to_the_endpoint_that_the_epp_picked(config: ProxyConfig, ending: Ending) -> None:
+    async with plain() as model, grpc_epp(model.address) as epp:
+        ran = await exchange(epp, POST, replace(config, ending=ending), HttpUpstream())
+        assert (ran.outcome.status, ran.outcome.body, ran.outcome.complete) == (200, b"fine", True)
+        assert ran.outcome.attempts == (model.address,)
+        (headers, body, _) = model.requests[0]
+        assert body == POST.body
+        assert headers[KEY.encode()] == model.address.encode()
+        assert headers[b"host"] == b"gateway.example"
+        assert (b"content-length" in headers) is (config is BUFFERED)
+        (opened,) = ran.of(ExchangeOpened)
+        assert (opened.request_body_mode, opened.ending, opened.note) == (
+            config.request_body_mode.name,
+            ending.value,
+            {"n": 1},
+        )
+        (asked,), (answered,) = ran.of(UpstreamRequest), ran.of(UpstreamResponse)
+        assert (asked.endpoint, asked.body, asked.attempt) == (model.address, POST.body, 1)
+        assert (answered.outcome, answered.status, answered.body) == ("response", 200, b"fine")
+        (got,) = ran.of(ClientResponse)
+        assert (got.status, got.body, got.details, got.complete) == (200, b"fine", "via_upstream", True)
+        (ended,) = ran.of(StreamEnded)
+        if ending is Ending.ENVOY:
+            assert (ended.how, ended.author, ended.code) == ("reset", Author.DATA_PLANE, 2)
+            assert not ran.of(HalfClosed)
+        else:
+            assert (ended.how, ended.status) == ("status", 0)
+            (closed,) = ran.of(HalfClosed)
+            assert closed.author is Author.DATA_PLANE
+            (wait,) = ran.of(Wait)
+            assert wait.outcome == "met"
 
 
-def test_an_epp_that_does_not_end_is_left_after_the_quiet_window() -> None:
+async def test_an_epp_that_does_not_end_is_left_after_the_quiet_window() -> None:
     async def silent_at_the_end(stream) -> None:
         answer = Plain("127.0.0.1:9")
         while (raw := await stream.recv()) is not None:
             stream.send(answer(ProcessingRequest.FromString(raw)).SerializeToString())
         await asyncio.Event().wait()
 
-    async def run() -> None:
-        async with own_epp(silent_at_the_end) as epp:
-            for ending in (Ending.DRAIN, Ending.HALF_CLOSE):
-                config = replace(FDS, ending=ending, quiet_window=0.02)
-                ran = await exchange(epp, POST, config, pace=Pace(ending_timeout=0.02))
-                (wait,) = ran.of(Wait)
-                assert wait.outcome == "expired"
-                assert ran.of(StreamEnded)[0].how == "reset"
-
-    asyncio.run(run())
+    async with own_epp(silent_at_the_end) as epp:
+        for ending in (Ending.DRAIN, Ending.HALF_CLOSE):
+            config = replace(FDS, ending=ending, quiet_window=0.02)
+            ran = await exchange(epp, POST, config, pace=Pace(ending_timeout=0.02))
+            (wait,) = ran.of(Wait)
+            assert wait.outcome == "expired"
+            assert ran.of(StreamEnded)[0].how == "reset"
 
 
-def test_a_drained_stream_shows_what_comes_after_the_end() -> None:
-    async def talkative(stream) -> None:
-        await stream.recv()
-        stream.send(immediate(503, b"no"))
-        stream.send(immediate(503, b"no again"))
-
-    async def run() -> None:
-        async with own_epp(talkative) as epp:
-            ran = await exchange(epp, POST, replace(FDS, ending=Ending.DRAIN))
-            assert (ran.outcome.status, ran.outcome.body) == (503, b"no")
-            assert len([event for event in ran.of(Message) if event.author is Author.EPP]) == 2
-
-    asyncio.run(run())
+async def test_a_drained_stream_shows_what_comes_after_the_end() -> None:
+    async with own_epp(acting(*[lambda s: s.send(immediate(503, b"no"))] * 2)) as epp:
+        ran = await exchange(epp, POST, replace(FDS, ending=Ending.DRAIN))
+        assert (ran.outcome.status, ran.outcome.body) == (503, b"no")
+        assert len([event for event in ran.of(Message) if event.author is Author.EPP]) == 2
 
 
 # -- model servers -----------------------------------------------------------------------------------------------------
 
 
 @each_mode
-def test_trailers_travel_both_ways(config: ProxyConfig) -> None:
-    async def run() -> None:
-        async with events(b"one", trailers=((b"x-tr", b"yes"),)) as model, grpc_epp(model.address) as epp:
-            ran = await exchange(epp, replace(POST, trailers=((b"x-rt", b"1"),)), config, HttpUpstream())
-            assert model.requests[0][2] == [(b"x-rt", b"1")]
-            assert ran.of(UpstreamRequest)[0].trailers == ((b"x-rt", b"1"),)
-            assert ran.of(ClientResponse)[0].trailers == ((b"x-tr", b"yes"),)
-            assert "request_trailers" in ran.kinds
-            assert ran.kinds[-1] == "response_trailers"
-
-    asyncio.run(run())
+async def test_trailers_travel_both_ways(config: ProxyConfig) -> None:
+    async with events(b"one", trailers=((b"x-tr", b"yes"),)) as model, grpc_epp(model.address) as epp:
+        ran = await exchange(epp, replace(POST, trailers=((b"x-rt", b"1"),)), config, HttpUpstream())
+        assert model.requests[0][2] == [(b"x-rt", b"1")]
+        assert ran.of(UpstreamRequest)[0].trailers == ((b"x-rt", b"1"),)
+        assert ran.of(ClientResponse)[0].trailers == ((b"x-tr", b"yes"),)
+        assert "request_trailers" in ran.kinds
+        assert ran.kinds[-1] == "response_trailers"
 
 
 @pytest.mark.parametrize("config", [FDS, STREAMED], ids=["fds", "streamed"])
-def test_events_stream_through_the_epp_one_by_one(config: ProxyConfig) -> None:
+async def test_events_stream_through_the_epp_one_by_one(config: ProxyConfig) -> None:
     """In lock-step the next event leaves only when the last has come back: the server writes all at once."""
     pieces = (b"data: 1\n\n", b"data: 2\n\n", b"data: [DONE]\n\n")
-
-    async def run() -> None:
-        async with events(*pieces) as model, grpc_epp(model.address) as epp:
-            ran = await exchange(epp, POST, config, HttpUpstream(), pace=Pace(lock_step=True))
-            assert ran.outcome.body == b"".join(pieces)
-            waits = [(wait.what, wait.outcome) for wait in ran.of(Wait)]
-            assert waits == [(f"echo of response body through byte {through}", "met") for through in (9, 18, 32)]
-            sent = [e for e in ran.log if isinstance(e, Message) and e.author is Author.DATA_PLANE]
-            bodies = [ProcessingRequest.FromString(event.raw).response_body.body for event in sent]
-            assert [body for body in bodies if body] == list(pieces)
-
-    asyncio.run(run())
+    async with events(*pieces) as model, grpc_epp(model.address) as epp:
+        ran = await exchange(epp, POST, config, HttpUpstream(), pace=Pace(lock_step=True))
+        assert ran.outcome.body == b"".join(pieces)
+        waits = [(wait.what, wait.outcome) for wait in ran.of(Wait)]
+        assert waits == [(f"echo of response body through byte {through}", "met") for through in (9, 18, 32)]
+        sent = [e for e in ran.log if isinstance(e, Message) and e.author is Author.DATA_PLANE]
+        bodies = [ProcessingRequest.FromString(event.raw).response_body.body for event in sent]
+        assert [body for body in bodies if body] == list(pieces)
 
 
-def test_an_epp_that_holds_events_back_makes_the_waits_expire() -> None:
+async def test_an_epp_that_holds_events_back_makes_the_waits_expire() -> None:
     held: list[ProcessingRequest] = []
 
     def holding(message: ProcessingRequest, answer: Plain) -> ProcessingResponse | None:
@@ -416,95 +383,77 @@ def test_an_epp_that_holds_events_back_makes_the_waits_expire() -> None:
         whole.response_body.body, whole.response_body.end_of_stream = body, True
         return answer(whole)
 
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9", holding) as epp:
-            pace = Pace(lock_step=True, echo_timeout=0.02)
-            ran = await exchange(epp, POST, FDS, ScriptedUpstream(sse_reply(b"1", b"2")), pace=pace)
-            assert ran.outcome.body == b"data: 1\n\ndata: 2\n\n"
-            assert [wait.outcome for wait in ran.of(Wait)] == ["expired"]  # the first says it; no other is waited for
-
-    asyncio.run(run())
+    async with grpc_epp("127.0.0.1:9", holding) as epp:
+        pace = Pace(lock_step=True, echo_timeout=0.02)
+        ran = await exchange(epp, POST, FDS, ScriptedUpstream(sse_reply(b"1", b"2")), pace=pace)
+        assert ran.outcome.body == b"data: 1\n\ndata: 2\n\n"
+        assert [wait.outcome for wait in ran.of(Wait)] == ["expired"]  # the first says it; no other is waited for
 
 
-def test_an_epp_that_rewrites_events_meets_the_waits() -> None:
+async def test_an_epp_that_rewrites_events_meets_the_waits() -> None:
     def rewriting(message: ProcessingRequest, answer: Plain) -> ProcessingResponse | None:
         if message.WhichOneof("request") == "response_body":
             message.response_body.body = message.response_body.body.replace(b"long", b"s")
         return answer(message)
 
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9", rewriting) as epp:
-            upstream = ScriptedUpstream(sse_reply(b"long 1", b"long 2"))
-            ran = await exchange(epp, POST, FDS, upstream, pace=Pace(lock_step=True))
-            assert ran.outcome.body == b"data: s 1\n\ndata: s 2\n\n"
-            assert [wait.outcome for wait in ran.of(Wait)] == ["met", "met"]
-
-    asyncio.run(run())
+    async with grpc_epp("127.0.0.1:9", rewriting) as epp:
+        upstream = ScriptedUpstream(sse_reply(b"long 1", b"long 2"))
+        ran = await exchange(epp, POST, FDS, upstream, pace=Pace(lock_step=True))
+        assert ran.outcome.body == b"data: s 1\n\ndata: s 2\n\n"
+        assert [wait.outcome for wait in ran.of(Wait)] == ["met", "met"]
 
 
-def test_a_connection_that_stands_is_not_given_up_for_a_timer_that_ran_first() -> None:
+async def test_a_connection_that_stands_is_not_given_up_for_a_timer_that_ran_first() -> None:
     """As after a standstill of our process: here the time is over at once, and the peer is there."""
 
-    async def run() -> None:
-        async with plain() as model, grpc_epp(model.address) as epp:
-            ran = await exchange(epp, POST, FDS, HttpUpstream(connect_timeout=0))
-        assert (ran.outcome.status, ran.outcome.body) == (200, b"fine")
-
-    asyncio.run(run())
+    async with plain() as model, grpc_epp(model.address) as epp:
+        ran = await exchange(epp, POST, FDS, HttpUpstream(connect_timeout=0))
+    assert (ran.outcome.status, ran.outcome.body) == (200, b"fine")
 
 
-def test_a_connection_that_comes_to_stand_when_the_attempt_is_given_up_is_closed(
+async def test_a_connection_that_comes_to_stand_when_the_attempt_is_given_up_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def run() -> None:
-        writers: list[asyncio.StreamWriter] = []
+    writers: list[asyncio.StreamWriter] = []
 
-        async def connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            reader, writer = await connect(host, port)
-            writers.append(writer)
-            attempt.abort()
-            return reader, writer
+    async def connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await connect(host, port)
+        writers.append(writer)
+        attempt.abort()
+        return reader, writer
 
-        connect = asyncio.open_connection
-        monkeypatch.setattr(asyncio, "open_connection", connected)
-        async with plain() as model:
-            attempt = HttpUpstream().open(OpenUpstream(1, model.address, [], b"", None, end=True), AsyncMock())
-            await attempt.wait_closed()
-            assert [writer.is_closing() for writer in writers] == [True]
-
-    asyncio.run(run())
+    connect = asyncio.open_connection
+    monkeypatch.setattr(asyncio, "open_connection", connected)
+    async with plain() as model:
+        attempt = HttpUpstream().open(OpenUpstream(1, model.address, [], b"", None, end=True), AsyncMock())
+        await attempt.wait_closed()
+        assert [writer.is_closing() for writer in writers] == [True]
 
 
 @each_mode
-def test_the_list_is_walked_on_refusal_and_503(config: ProxyConfig) -> None:
-    async def run() -> None:
-        dead = await nobody()
-        async with plain(503, b"busy") as busy, plain() as model:
-            async with grpc_epp(f"{dead},{busy.address},{model.address}") as epp:
-                ran = await exchange(epp, POST, config, HttpUpstream())
-            assert ran.outcome.attempts == (dead, busy.address, model.address)
-            assert (ran.outcome.status, ran.outcome.body) == (200, b"fine")
-            outcomes = [(one.outcome, one.status) for one in ran.of(UpstreamResponse)]
-            assert outcomes == [("connect-failed", None), ("response", 503), ("response", 200)]
-            assert ran.of(UpstreamRequest)[-1].body == POST.body
-            last = [e for e in ran.of(Message) if e.author is Author.DATA_PLANE][-1]
-            fields = ProcessingRequest.FromString(last.raw).metadata_context.filter_metadata["envoy.lb"].fields
-            assert fields["x-gateway-destination-endpoint-served"].string_value == model.address
-
-    asyncio.run(run())
+async def test_the_list_is_walked_on_refusal_and_503(config: ProxyConfig) -> None:
+    dead = await nobody()
+    async with plain(503, b"busy") as busy, plain() as model:
+        async with grpc_epp(f"{dead},{busy.address},{model.address}") as epp:
+            ran = await exchange(epp, POST, config, HttpUpstream())
+        assert ran.outcome.attempts == (dead, busy.address, model.address)
+        assert (ran.outcome.status, ran.outcome.body) == (200, b"fine")
+        outcomes = [(one.outcome, one.status) for one in ran.of(UpstreamResponse)]
+        assert outcomes == [("connect-failed", None), ("response", 503), ("response", 200)]
+        assert ran.of(UpstreamRequest)[-1].body == POST.body
+        last = [e for e in ran.of(Message) if e.author is Author.DATA_PLANE][-1]
+        fields = ProcessingRequest.FromString(last.raw).metadata_context.filter_metadata["envoy.lb"].fields
+        assert fields["x-gateway-destination-endpoint-served"].string_value == model.address
 
 
-def test_a_model_server_that_hangs_up_is_a_reset() -> None:
+async def test_a_model_server_that_hangs_up_is_a_reset() -> None:
     async def hang_up(http: h11.Connection, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    async def run() -> None:
-        async with ModelServer(hang_up) as model, grpc_epp(model.address) as epp:
-            ran = await exchange(epp, POST, replace(FDS, num_retries=1), HttpUpstream())
-            assert (ran.outcome.status, len(ran.outcome.attempts)) == (503, 2)
-            assert {one.outcome for one in ran.of(UpstreamResponse)} == {"reset"}
-
-    asyncio.run(run())
+    async with ModelServer(hang_up) as model, grpc_epp(model.address) as epp:
+        ran = await exchange(epp, POST, replace(FDS, num_retries=1), HttpUpstream())
+        assert (ran.outcome.status, len(ran.outcome.attempts)) == (503, 2)
+        assert {one.outcome for one in ran.of(UpstreamResponse)} == {"reset"}
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
@@ -535,23 +484,20 @@ def test_a_connection_that_is_reset_as_it_is_made_is_a_reset(
 
 
 @pytest.mark.parametrize("upstream", [HttpUpstream(), OK])
-def test_an_error_of_ours_in_an_attempt_is_raised_and_is_no_model_server_that_hangs(
+async def test_an_error_of_ours_in_an_attempt_is_raised_and_is_no_model_server_that_hangs(
     monkeypatch: pytest.MonkeyPatch, upstream: Upstream
 ) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("ours")
 
-    async def run() -> None:
-        async with plain() as model, grpc_epp(model.address) as epp:
-            with pytest.raises(RuntimeError, match="ours"):
-                await exchange(epp, POST, FDS, upstream, pace=Pace(deadline=60))
-
     monkeypatch.setattr(Machine, "upstream_headers", fails)
-    asyncio.run(asyncio.wait_for(run(), 30))
+    async with plain() as model, grpc_epp(model.address) as epp:
+        with pytest.raises(RuntimeError, match="ours"):
+            await exchange(epp, POST, FDS, upstream, pace=Pace(deadline=60))
 
 
 @pytest.mark.parametrize("pace", [Pace(deadline=0.1), Pace(deadline=60)], ids=["deadline", "message-timeout"])
-def test_an_error_of_ours_as_a_wait_runs_out_is_raised_and_no_exchange_without_end(pace: Pace) -> None:
+async def test_an_error_of_ours_as_a_wait_runs_out_is_raised_and_no_exchange_without_end(pace: Pace) -> None:
     def fails(entry: Entry) -> None:
         if isinstance(entry.event, Wait):
             raise RuntimeError("ours")
@@ -560,22 +506,19 @@ def test_an_error_of_ours_as_a_wait_runs_out_is_raised_and_no_exchange_without_e
         while await stream.recv() is not None:
             pass
 
-    async def run() -> None:
-        recorder = Recorder()
-        recorder.listen(fails)
-        async with own_epp(silent) as epp:
-            channel, config = Channel(epp), replace(BUFFERED, message_timeout=0.1 if pace.deadline > 1 else 60)
-            try:
-                with pytest.raises(RuntimeError, match="ours"):
-                    await run_exchange(channel, POST, config, Stimulus(), OK, recorder, "x1", pace=pace)
-            finally:
-                await channel.close()
-
-    asyncio.run(asyncio.wait_for(run(), 30))
+    recorder = Recorder()
+    recorder.listen(fails)
+    async with own_epp(silent) as epp:
+        channel, config = Channel(epp), replace(BUFFERED, message_timeout=0.1 if pace.deadline > 1 else 60)
+        try:
+            with pytest.raises(RuntimeError, match="ours"):
+                await run_exchange(channel, POST, config, Stimulus(), OK, recorder, "x1", pace=pace)
+        finally:
+            await channel.close()
 
 
 @pytest.mark.parametrize("length", [b"3", b"99"])
-def test_a_wrong_content_length_of_the_epp_reaches_the_model_server(length: bytes) -> None:
+async def test_a_wrong_content_length_of_the_epp_reaches_the_model_server(length: bytes) -> None:
     def lying(message: ProcessingRequest, answer: Plain) -> ProcessingResponse | None:
         found = answer(message)
         if found is not None and found.HasField("request_headers"):
@@ -583,36 +526,30 @@ def test_a_wrong_content_length_of_the_epp_reaches_the_model_server(length: byte
             headers.append(set_header("content-length", length))
         return found
 
-    async def run() -> None:
-        async with plain() as model, grpc_epp(model.address, lying) as epp:
-            pace = Pace(deadline=0.3 if length == b"99" else 10)
-            ran = await exchange(epp, POST, replace(BUFFERED, num_retries=0), HttpUpstream(), pace=pace)
-            if length == b"3":
-                assert (ran.outcome.status, model.requests[0][1]) == (200, b'{"m')
-            else:
-                assert (ran.outcome.status, model.requests) == (None, [])
-                assert ran.outcome.expired == "response of the model server"
-
-    asyncio.run(run())
+    async with plain() as model, grpc_epp(model.address, lying) as epp:
+        pace = Pace(deadline=0.3 if length == b"99" else 10)
+        ran = await exchange(epp, POST, replace(BUFFERED, num_retries=0), HttpUpstream(), pace=pace)
+        if length == b"3":
+            assert (ran.outcome.status, model.requests[0][1]) == (200, b'{"m')
+        else:
+            assert (ran.outcome.status, model.requests) == (None, [])
+            assert ran.outcome.expired == "response of the model server"
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-def test_requests_without_a_body(method: str) -> None:
+async def test_requests_without_a_body(method: str) -> None:
     async def head(http: h11.Connection, writer: asyncio.StreamWriter) -> None:
         writer.write(http.send(h11.Response(status_code=200, headers=[("content-length", "4")])))
         if method != "HEAD":
             writer.write(http.send(h11.Data(data=b"fine")))
         writer.write(http.send(h11.EndOfMessage()))
 
-    async def run() -> None:
-        async with ModelServer(head) as model, grpc_epp(model.address) as epp:
-            ran = await exchange(epp, HttpRequest(method=method), FDS, HttpUpstream())
-            assert ran.outcome.body == (b"" if method == "HEAD" else b"fine")
-            assert ran.kinds[:2] == ["request_headers", "response_headers"]
-            assert (len(ran.kinds) == 2) is (method == "HEAD")
-            assert model.requests[0][0].get(b"content-length") == (b"0" if method == "POST" else None)
-
-    asyncio.run(run())
+    async with ModelServer(head) as model, grpc_epp(model.address) as epp:
+        ran = await exchange(epp, HttpRequest(method=method), FDS, HttpUpstream())
+        assert ran.outcome.body == (b"" if method == "HEAD" else b"fine")
+        assert ran.kinds[:2] == ["request_headers", "response_headers"]
+        assert (len(ran.kinds) == 2) is (method == "HEAD")
+        assert model.requests[0][0].get(b"content-length") == (b"0" if method == "POST" else None)
 
 
 # -- scripted model servers --------------------------------------------------------------------------------------------
@@ -629,16 +566,13 @@ def test_requests_without_a_body(method: str) -> None:
         (UpstreamReply(body=(b"a",), reset_after=1), 200, ["reset"]),
     ],
 )
-def test_scripted_fates(reply: UpstreamReply, status: int, outcomes: list[str]) -> None:
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9") as epp:
-            config = replace(FDS, pool=("127.0.0.1:9",))
-            ran = await exchange(epp, POST, config, ScriptedUpstream(reply), pace=Pace(lock_step=True))
-            assert ran.outcome.status == status
-            assert [one.outcome for one in ran.of(UpstreamResponse)] == outcomes
-            assert ran.outcome.complete is (reply.reset_after is None)
-
-    asyncio.run(run())
+async def test_scripted_fates(reply: UpstreamReply, status: int, outcomes: list[str]) -> None:
+    async with grpc_epp("127.0.0.1:9") as epp:
+        config = replace(FDS, pool=("127.0.0.1:9",))
+        ran = await exchange(epp, POST, config, ScriptedUpstream(reply), pace=Pace(lock_step=True))
+        assert ran.outcome.status == status
+        assert [one.outcome for one in ran.of(UpstreamResponse)] == outcomes
+        assert ran.outcome.complete is (reply.reset_after is None)
 
 
 @pytest.mark.parametrize(
@@ -652,7 +586,7 @@ def test_scripted_fates(reply: UpstreamReply, status: int, outcomes: list[str]) 
     ],
     ids=["no body", "no byte", "a piece", "a piece with the end", "a last piece with the end"],
 )
-def test_how_a_scripted_response_ends(
+async def test_how_a_scripted_response_ends(
     reply: UpstreamReply, framing: tuple[bytes, bytes], told: list[tuple[bytes, bool]]
 ) -> None:
     seen: list[tuple[bytes, bool]] = []
@@ -665,53 +599,41 @@ def test_how_a_scripted_response_ends(
             seen.append((message.response_body.body, message.response_body.end_of_stream))
         return plain(message)
 
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9", listening) as epp:
-            ran = await exchange(epp, POST, FDS, ScriptedUpstream(reply))
-            assert (ended, seen) == ([not told], told)
-            assert framing in reply.header_list
-            assert ran.outcome.complete
-
-    asyncio.run(run())
+    async with grpc_epp("127.0.0.1:9", listening) as epp:
+        ran = await exchange(epp, POST, FDS, ScriptedUpstream(reply))
+        assert (ended, seen) == ([not told], told)
+        assert framing in reply.header_list
+        assert ran.outcome.complete
 
 
-def test_a_response_before_the_request_is_complete() -> None:
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9") as epp:
-            request = replace(POST, body=(Chunk(data=b"one", await_echo=True), Chunk(data=b"two", await_echo=True)))
-            early = ScriptedUpstream(replace(json_reply({"error": "too long"}, status=413), early=True))
-            ran = await exchange(epp, request, FDS, early)
-            assert (ran.outcome.status, ran.outcome.body) == (413, b'{"error": "too long"}')
-            assert b"two" not in ran.of(UpstreamRequest)[0].body
-
-    asyncio.run(run())
+async def test_a_response_before_the_request_is_complete() -> None:
+    async with grpc_epp("127.0.0.1:9") as epp:
+        request = replace(POST, body=(Chunk(data=b"one", await_echo=True), Chunk(data=b"two", await_echo=True)))
+        early = ScriptedUpstream(replace(json_reply({"error": "too long"}, status=413), early=True))
+        ran = await exchange(epp, request, FDS, early)
+        assert (ran.outcome.status, ran.outcome.body) == (413, b'{"error": "too long"}')
+        assert b"two" not in ran.of(UpstreamRequest)[0].body
 
 
-def test_request_chunks_wait_for_their_echo() -> None:
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9") as epp:
-            request = replace(POST, body=(Chunk(data=b"one", await_echo=True), Chunk(data=b"two")), http=2)
-            ran = await exchange(epp, request)
-            (wait,) = ran.of(Wait)
-            assert (wait.what, wait.outcome) == ("echo of request body through byte 3", "met")
-            order = [type(event).__name__ for event in ran.log]
-            messages = [i for i, e in enumerate(ran.log) if isinstance(e, Message) and e.author is Author.DATA_PLANE]
-            assert messages[1] < order.index("Wait") < messages[2]
-
-    asyncio.run(run())
+async def test_request_chunks_wait_for_their_echo() -> None:
+    async with grpc_epp("127.0.0.1:9") as epp:
+        request = replace(POST, body=(Chunk(data=b"one", await_echo=True), Chunk(data=b"two")), http=2)
+        ran = await exchange(epp, request)
+        (wait,) = ran.of(Wait)
+        assert (wait.what, wait.outcome) == ("echo of request body through byte 3", "met")
+        order = [type(event).__name__ for event in ran.log]
+        messages = [i for i, e in enumerate(ran.log) if isinstance(e, Message) and e.author is Author.DATA_PLANE]
+        assert messages[1] < order.index("Wait") < messages[2]
 
 
-def test_subset_hint_and_replies_by_endpoint() -> None:
-    async def run() -> None:
-        async with grpc_epp("127.0.0.2:9") as epp:
-            stimulus = Stimulus(metadata=subset_hint(FDS, ["127.0.0.2:9"]))
-            upstream = ScriptedUpstream({"127.0.0.2:9": json_reply({"pod": 2})})
-            ran = await exchange(epp, POST, FDS, upstream, stimulus=stimulus)
-            assert ran.outcome.body == b'{"pod": 2}'
-            first = ProcessingRequest.FromString(ran.of(Message)[0].raw)
-            assert "envoy.lb.subset_hint" in first.metadata_context.filter_metadata
-
-    asyncio.run(run())
+async def test_subset_hint_and_replies_by_endpoint() -> None:
+    async with grpc_epp("127.0.0.2:9") as epp:
+        stimulus = Stimulus(metadata=subset_hint(FDS, ["127.0.0.2:9"]))
+        upstream = ScriptedUpstream({"127.0.0.2:9": json_reply({"pod": 2})})
+        ran = await exchange(epp, POST, FDS, upstream, stimulus=stimulus)
+        assert ran.outcome.body == b'{"pod": 2}'
+        first = ProcessingRequest.FromString(ran.of(Message)[0].raw)
+        assert "envoy.lb.subset_hint" in first.metadata_context.filter_metadata
 
 
 # -- errors of the EPP -------------------------------------------------------------------------------------------------
@@ -719,43 +641,33 @@ def test_subset_hint_and_replies_by_endpoint() -> None:
 
 @each_ending
 @each_mode
-def test_an_immediate_response_is_what_the_client_gets(config: ProxyConfig, ending: Ending) -> None:
+async def test_an_immediate_response_is_what_the_client_gets(config: ProxyConfig, ending: Ending) -> None:
     def refusing(message: ProcessingRequest, answer: Plain) -> ProcessingResponse | None:
         if message.WhichOneof("request") == "request_headers":
             return ProcessingResponse.FromString(immediate(429, b"slow down", "shed"))
         return None
 
-    async def run() -> None:
-        async with grpc_epp("", refusing) as epp:
-            ran = await exchange(epp, POST, replace(config, ending=ending))
-            assert (ran.outcome.status, ran.outcome.body, ran.outcome.details) == (429, b"slow down", "shed")
-            assert not ran.of(UpstreamRequest)
-
-    asyncio.run(run())
+    async with grpc_epp("", refusing) as epp:
+        ran = await exchange(epp, POST, replace(config, ending=ending))
+        assert (ran.outcome.status, ran.outcome.body, ran.outcome.details) == (429, b"slow down", "shed")
+        assert not ran.of(UpstreamRequest)
 
 
-def test_a_body_above_the_buffer_is_a_413_that_the_epp_sees() -> None:
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9") as epp:
-            ran = await exchange(epp, HttpRequest(body=b"x" * 1_100_000), BUFFERED)
-            assert (ran.outcome.status, ran.outcome.body) == (413, b"Payload Too Large")
-            assert ran.kinds == ["request_headers", "response_headers", "response_body"]
-
-    asyncio.run(run())
+async def test_a_body_above_the_buffer_is_a_413_that_the_epp_sees() -> None:
+    async with grpc_epp("127.0.0.1:9") as epp:
+        ran = await exchange(epp, HttpRequest(body=b"x" * 1_100_000), BUFFERED)
+        assert (ran.outcome.status, ran.outcome.body) == (413, b"Payload Too Large")
+        assert ran.kinds == ["request_headers", "response_headers", "response_body"]
 
 
 @pytest.mark.parametrize("http", [1, 2])
-def test_a_large_body_passes_whole(http: int) -> None:
+async def test_a_large_body_passes_whole(http: int) -> None:
     body = bytes(range(256)) * 10_000
-
-    async def run() -> None:
-        async with plain() as model, grpc_epp(model.address) as epp:
-            ran = await exchange(epp, HttpRequest(body=body, http=http), FDS, HttpUpstream())
-            assert ran.outcome.status == 200
-            assert model.requests[0][1] == body
-            assert len(ran.kinds) > (100 if http == 2 else 4)
-
-    asyncio.run(run())
+    async with plain() as model, grpc_epp(model.address) as epp:
+        ran = await exchange(epp, HttpRequest(body=body, http=http), FDS, HttpUpstream())
+        assert ran.outcome.status == 200
+        assert model.requests[0][1] == body
+        assert len(ran.kinds) > (100 if http == 2 else 4)
 
 
 @pytest.mark.parametrize(
@@ -769,52 +681,43 @@ def test_a_large_body_passes_whole(http: int) -> None:
     ],
     ids=["status", "reset", "not grpc", "not protobuf", "not framed"],
 )
-def test_a_broken_stream_is_a_500(end, details: str) -> None:
+async def test_a_broken_stream_is_a_500(end, details: str) -> None:
     async def breaking(stream) -> None:
         await stream.recv()
         end(stream)
         await asyncio.Event().wait()
 
-    async def run() -> None:
-        async with own_epp(breaking) as epp:
-            ran = await exchange(epp)
-            assert (ran.outcome.status, ran.outcome.details) == (500, details)
-            assert ran.outcome.stream is not None
-            assert ran.of(StreamEnded)
-
-    asyncio.run(run())
+    async with own_epp(breaking) as epp:
+        ran = await exchange(epp)
+        assert (ran.outcome.status, ran.outcome.details) == (500, details)
+        assert ran.outcome.stream is not None
+        assert ran.of(StreamEnded)
 
 
-def test_an_epp_that_is_not_there_is_a_500() -> None:
-    async def run() -> None:
-        address = await nobody()
-        ran = await exchange(address)
-        assert (ran.outcome.status, ran.outcome.details) == (500, "ext_proc_error_gRPC_error_14{connect_failed}")
-        assert ran.of(StreamEnded)[0].how == "lost"
-        assert not ran.of(StreamOpened)
-        allowing = await exchange(address, POST, replace(BUFFERED, failure_mode_allow=True, pool=("127.0.0.1:9",)))
-        assert allowing.outcome.status == 200
-
-    asyncio.run(run())
+async def test_an_epp_that_is_not_there_is_a_500() -> None:
+    address = await nobody()
+    ran = await exchange(address)
+    assert (ran.outcome.status, ran.outcome.details) == (500, "ext_proc_error_gRPC_error_14{connect_failed}")
+    assert ran.of(StreamEnded)[0].how == "lost"
+    assert not ran.of(StreamOpened)
+    allowing = await exchange(address, POST, replace(BUFFERED, failure_mode_allow=True, pool=("127.0.0.1:9",)))
+    assert allowing.outcome.status == 200
 
 
-def test_message_timeout_is_a_504_in_lock_step_modes() -> None:
+async def test_message_timeout_is_a_504_in_lock_step_modes() -> None:
     async def mute(stream) -> None:
         await stream.recv()
         await asyncio.Event().wait()
 
-    async def run() -> None:
-        async with own_epp(mute) as epp:
-            ran = await exchange(epp, POST, replace(BUFFERED, message_timeout=0.02))
-            assert (ran.outcome.status, ran.outcome.expired) == (504, "")
-            ended = ran.of(StreamEnded)[0]
-            assert (ended.how, len(ran.of(HalfClosed))) == ("reset", 1)
-
-    asyncio.run(run())
+    async with own_epp(mute) as epp:
+        ran = await exchange(epp, POST, replace(BUFFERED, message_timeout=0.02))
+        assert (ran.outcome.status, ran.outcome.expired) == (504, "")
+        ended = ran.of(StreamEnded)[0]
+        assert (ended.how, len(ran.of(HalfClosed))) == ("reset", 1)
 
 
 @pytest.mark.parametrize("silent_from", ["request_headers", "request_body"])
-def test_an_answer_that_never_comes_expires(silent_from: str) -> None:
+async def test_an_answer_that_never_comes_expires(silent_from: str) -> None:
     async def mute(stream) -> None:
         answer = Plain("127.0.0.1:9")
         while (raw := await stream.recv()) is not None:
@@ -822,19 +725,16 @@ def test_an_answer_that_never_comes_expires(silent_from: str) -> None:
             if message.WhichOneof("request") != silent_from and silent_from != "request_headers":
                 stream.send(answer(message).SerializeToString())
 
-    async def run() -> None:
-        async with own_epp(mute) as epp:
-            ran = await exchange(epp, pace=Pace(deadline=0.5))
-            (wait,) = ran.of(Wait)
-            assert (wait.what, wait.outcome, wait.seconds) == (f"answer to {silent_from}", "expired", 0.5)
-            assert (ran.outcome.expired, ran.outcome.status) == (f"answer to {silent_from}", None)
-            (got,) = ran.of(ClientResponse)
-            assert (got.status, got.complete) == (None, False)
-
-    asyncio.run(run())
+    async with own_epp(mute) as epp:
+        ran = await exchange(epp, pace=Pace(deadline=0.5))
+        (wait,) = ran.of(Wait)
+        assert (wait.what, wait.outcome, wait.seconds) == (f"answer to {silent_from}", "expired", 0.5)
+        assert (ran.outcome.expired, ran.outcome.status) == (f"answer to {silent_from}", None)
+        (got,) = ran.of(ClientResponse)
+        assert (got.status, got.complete) == (None, False)
 
 
-def test_what_has_not_left_yet_is_not_answered_late() -> None:
+async def test_what_has_not_left_yet_is_not_answered_late() -> None:
     """The EPP's flow control lets in 64 KiB each time that the deadline comes, and it answers when it has the body."""
     give: list[Callable[[], None]] = []
 
@@ -855,53 +755,39 @@ def test_what_has_not_left_yet_is_not_answered_late() -> None:
             taken.append(ProcessingRequest.FromString(await stream.recv()))
         stream.send(immediate(503, b"no"))
 
-    async def run() -> None:
-        async with own_epp(takes_pieces, ((Setting.INITIAL_WINDOW_SIZE, 65_535),)) as epp:
-            ran = await exchange(epp, replace(POST, body=b"x" * 150_000), pace=Looked(deadline=0.2))
-            assert (ran.outcome.expired, ran.outcome.status) == ("", 503)
-
-    asyncio.run(run())
+    async with own_epp(takes_pieces, ((Setting.INITIAL_WINDOW_SIZE, 65_535),)) as epp:
+        ran = await exchange(epp, replace(POST, body=b"x" * 150_000), pace=Looked(deadline=0.2))
+        assert (ran.outcome.expired, ran.outcome.status) == ("", 503)
 
 
-def test_an_epp_that_takes_no_more_of_a_body_expires() -> None:
+async def test_a_peer_that_makes_no_progress_expires() -> None:
     async def takes_one_window(stream) -> None:
         stream.transport.hold(stream.stream_id, True)
         while await stream.recv() is not None:
             pass
 
-    async def run() -> None:
-        async with own_epp(takes_one_window, ((Setting.INITIAL_WINDOW_SIZE, 65_535),)) as epp:
-            ran = await exchange(epp, replace(POST, body=b"x" * 150_000), pace=Pace(deadline=0.1))
-            assert ran.outcome.expired == "answer to request_headers"
-
-    asyncio.run(run())
-
-
-def test_a_model_server_that_never_answers_expires() -> None:
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9") as epp:
-            ran = await exchange(epp, POST, FDS, ScriptedUpstream(UpstreamReply(fail="never")), pace=Pace(deadline=0.1))
-            assert ran.outcome.expired == "response of the model server"
-
-    asyncio.run(run())
+    pace = Pace(deadline=0.1)
+    async with own_epp(takes_one_window, ((Setting.INITIAL_WINDOW_SIZE, 65_535),)) as epp:
+        ran = await exchange(epp, replace(POST, body=b"x" * 150_000), pace=pace)
+        assert ran.outcome.expired == "answer to request_headers"
+    async with grpc_epp("127.0.0.1:9") as epp:
+        ran = await exchange(epp, POST, FDS, ScriptedUpstream(UpstreamReply(fail="never")), pace=pace)
+        assert ran.outcome.expired == "response of the model server"
 
 
-def test_while_it_is_held_back_no_deadline_runs() -> None:
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9") as epp:
-            deadline = 0.5
-            held = asyncio.Event()
+async def test_while_it_is_held_back_no_deadline_runs() -> None:
+    async with grpc_epp("127.0.0.1:9") as epp:
+        deadline = 0.5
+        held = asyncio.Event()
 
-            async def hold() -> None:
-                asyncio.get_running_loop().call_later(1.2 * deadline, held.set)
-                await held.wait()
+        async def hold() -> None:
+            asyncio.get_running_loop().call_later(1.2 * deadline, held.set)
+            await held.wait()
 
-            request = replace(POST, body=(Chunk(data=b"one"), Chunk(data=b"two")))
-            ran = await exchange(epp, request, FDS, pace=Pace(deadline=deadline, hold=hold))
-            assert (ran.outcome.expired, ran.outcome.status) == ("", 200)
-            assert held.is_set()
-
-    asyncio.run(run())
+        request = replace(POST, body=(Chunk(data=b"one"), Chunk(data=b"two")))
+        ran = await exchange(epp, request, FDS, pace=Pace(deadline=deadline, hold=hold))
+        assert (ran.outcome.expired, ran.outcome.status) == ("", 200)
+        assert held.is_set()
 
 
 # -- the client goes away ----------------------------------------------------------------------------------------------
@@ -920,56 +806,45 @@ def test_while_it_is_held_back_no_deadline_runs() -> None:
     ],
     ids=lambda abort: abort.at,
 )
-def test_a_client_can_go_at_any_point(abort: Abort, ending: Ending) -> None:
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9") as epp:
-            request = replace(POST, body=(Chunk(data=b"one"), Chunk(data=b"two")), abort=abort)
-            upstream = ScriptedUpstream(sse_reply(b"1", b"2", b"3"))
-            ran = await exchange(epp, request, replace(FDS, ending=ending), upstream, pace=Pace(lock_step=True))
-            assert ran.outcome.aborted
-            assert not ran.outcome.complete
-            (aborted,) = ran.of(ClientAborted)
-            assert aborted.point == abort.at
-            at = ran.log.index(aborted)
-            assert not [e for e in ran.log[at:] if isinstance(e, Message) and e.author is Author.DATA_PLANE]
-            assert [e.author for e in ran.of(HalfClosed)] == [Author.DATA_PLANE]
-            assert ran.of(StreamEnded)
-            began = abort.at.startswith("response")
-            assert [(one.status, one.complete) for one in ran.of(ClientResponse)] == [(200, False)] * began
-            if abort.at == "request-headers":
-                assert ran.kinds == ["request_headers"]
-
-    asyncio.run(run())
+async def test_a_client_can_go_at_any_point(abort: Abort, ending: Ending) -> None:
+    async with grpc_epp("127.0.0.1:9") as epp:
+        request = replace(POST, body=(Chunk(data=b"one"), Chunk(data=b"two")), abort=abort)
+        upstream = ScriptedUpstream(sse_reply(b"1", b"2", b"3"))
+        ran = await exchange(epp, request, replace(FDS, ending=ending), upstream, pace=Pace(lock_step=True))
+        assert ran.outcome.aborted
+        assert not ran.outcome.complete
+        (aborted,) = ran.of(ClientAborted)
+        assert aborted.point == abort.at
+        at = ran.log.index(aborted)
+        assert not [e for e in ran.log[at:] if isinstance(e, Message) and e.author is Author.DATA_PLANE]
+        assert [e.author for e in ran.of(HalfClosed)] == [Author.DATA_PLANE]
+        assert ran.of(StreamEnded)
+        began = abort.at.startswith("response")
+        assert [(one.status, one.complete) for one in ran.of(ClientResponse)] == [(200, False)] * began
+        if abort.at == "request-headers":
+            assert ran.kinds == ["request_headers"]
 
 
-def test_a_client_that_goes_leaves_no_connection_to_the_model_server() -> None:
-    async def run() -> None:
-        async def forever(_: int) -> None:
-            await hold.wait()
+async def test_a_client_that_goes_leaves_no_connection_to_the_model_server() -> None:
+    async def forever(_: int) -> None:
+        await hold.wait()
 
-        hold = asyncio.Event()
-        async with events(b"data: 1\n\n", then=forever) as model, grpc_epp(model.address) as epp:
-            request = replace(POST, abort=Abort(at="response-body"))
-            ran = await exchange(epp, request, FDS, HttpUpstream())
-            assert ran.outcome.aborted
-            assert ran.of(UpstreamResponse)[0].body == b"data: 1\n\n"
-            hold.set()
-            await model.done.wait()
-
-    asyncio.run(run())
+    hold = asyncio.Event()
+    async with events(b"data: 1\n\n", then=forever) as model, grpc_epp(model.address) as epp:
+        request = replace(POST, abort=Abort(at="response-body"))
+        ran = await exchange(epp, request, FDS, HttpUpstream())
+        assert ran.outcome.aborted
+        assert ran.of(UpstreamResponse)[0].body == b"data: 1\n\n"
+        hold.set()
+        await model.done.wait()
 
 
-def test_many_exchanges_share_a_connection() -> None:
-    async def run() -> None:
-        async with grpc_epp("127.0.0.1:9") as epp:
-            channel = await dial(epp)
-            try:
-                ran = await asyncio.gather(
-                    *(exchange(channel, replace(POST, body=b"%d" % number)) for number in range(30))
-                )
-            finally:
-                await channel.close()
-            assert {one.outcome.status for one in ran} == {200}
-            assert [one.of(UpstreamRequest)[0].body for one in ran] == [b"%d" % number for number in range(30)]
-
-    asyncio.run(run())
+async def test_many_exchanges_share_a_connection() -> None:
+    async with grpc_epp("127.0.0.1:9") as epp:
+        channel = await dial(epp)
+        try:
+            ran = await asyncio.gather(*(exchange(channel, replace(POST, body=b"%d" % number)) for number in range(30)))
+        finally:
+            await channel.close()
+        assert {one.outcome.status for one in ran} == {200}
+        assert [one.of(UpstreamRequest)[0].body for one in ran] == [b"%d" % number for number in range(30)]

@@ -29,13 +29,10 @@ def test_time_without_a_processor_does_not_count(deadline: float, busy: float, q
         assert left > 0
 
 
-def test_a_message_timer_is_put_off_by_its_own_time_and_not_by_that_of_the_exchange() -> None:
+async def test_a_message_timer_is_put_off_by_its_own_time_and_not_by_that_of_the_exchange() -> None:
     """What is to be answered leaves without end, piece by piece."""
 
-    async def main() -> None:
-        over: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        timers = MessageTimers(Pace(whole=3600), itertools.count(1).__next__, over.set_result)
-        timers.start("request", 0.05)
-        assert await asyncio.wait_for(over, 60)
-
-    asyncio.run(main())
+    over: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+    timers = MessageTimers(Pace(whole=3600), itertools.count(1).__next__, over.set_result)
+    timers.start("request", 0.05)
+    assert await asyncio.wait_for(over, 60)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_exchange import FDS, OK, POST, grpc_epp
+from wire import Tape, echo, facts, until
 
 from ext_proc import grpc
 from ext_proc.channel import Channel, dial
 from ext_proc.http2.frames import ErrorCode
 from ext_proc.record import (
     Author,
-    Entry,
     Event,
     HalfClosed,
     Malformed,
@@ -37,37 +37,9 @@ from fake_proxy.exchange import run_exchange
 from fake_proxy.stimulus import Stimulus
 
 
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await main()
-
-    asyncio.run(bounded())
-
-
-class Tape:
-    def __init__(self) -> None:
-        self.recorder = Recorder()
-        self.entries: list[Entry] = []
-        self.recorder.listen(self.entries.append)
-
-    @property
-    def events(self) -> list[Event]:
-        return [entry.event for entry in self.entries]
-
-    def ended(self, count: int) -> asyncio.Event:
-        """Set once `count` streams are over in the record."""
-        over = asyncio.Event()
-        left = count
-
-        def look(entry: Entry) -> None:
-            nonlocal left
-            left -= isinstance(entry.event, StreamEnded | RecordingEnded)
-            if left <= 0:
-                over.set()
-
-        self.recorder.listen(look)
-        return over
+def ended(tape: Tape, count: int) -> bool:
+    """Whether `count` streams are over in the record."""
+    return sum(isinstance(event, StreamEnded | RecordingEnded) for event in tape.events) >= count
 
 
 @contextlib.asynccontextmanager
@@ -84,63 +56,37 @@ async def recorded(handler: Handler, **options) -> AsyncIterator[tuple[Channel, 
         await server.close()
 
 
-async def echo(stream: ServedStream) -> None:
-    while (raw := await stream.recv()) is not None:
-        stream.send(raw)
-
-
 # -- what is recorded --------------------------------------------------------------------------------------------------
-
-
-def told(events: list[Event]) -> list[tuple]:
-    """What a record says, without names and numbers."""
-    found = []
-    for event in events:
-        match event:
-            case Message():
-                found.append((event.author, event.raw))
-            case HalfClosed():
-                found.append((event.author, "half-closes"))
-            case StreamOpened():
-                found.append(("opened", event.headers))
-            case StreamEnded():
-                found.append(("ended", event.author, event.how, event.status, event.code, event.headers))
-    return found
 
 
 @pytest.mark.parametrize("mode", list(BodyMode), ids=str)
 @pytest.mark.parametrize("ending", [Ending.ENVOY, Ending.HALF_CLOSE], ids=str)
-def test_the_record_is_that_of_the_data_plane(mode: BodyMode, ending: Ending) -> None:
+async def test_the_record_is_that_of_the_data_plane(mode: BodyMode, ending: Ending) -> None:
     own, tapped = Tape(), Tape()
-
-    async def main() -> None:
-        async with grpc_epp("127.0.0.1:9") as address:
-            recording = Recording(recorder=tapped.recorder)
-            tap = await open_tap("127.0.0.1", 0, address, recording=recording)
-            over = tapped.ended(2)
-            channel = await dial(tap.address)
-            config = replace(FDS.with_modes(mode), ending=ending)
-            request = replace(POST, body=(Chunk(data=b'{"model":'), Chunk(data=b' "m"}')))
-            for number in (1, 2):
-                outcome = await run_exchange(channel, request, config, Stimulus(), OK, own.recorder, f"tap-{number}")
-                assert outcome.status == 200
-            await over.wait()
-            await channel.close()
-            await tap.close()
-
-    run(main)
+    async with grpc_epp("127.0.0.1:9") as address:
+        tap = await open_tap("127.0.0.1", 0, address, recording=Recording(recorder=tapped.recorder))
+        channel = await dial(tap.address)
+        config = replace(FDS.with_modes(mode), ending=ending)
+        request = replace(POST, body=(Chunk(data=b'{"model":'), Chunk(data=b' "m"}')))
+        for number in (1, 2):
+            outcome = await run_exchange(channel, request, config, Stimulus(), OK, own.recorder, f"tap-{number}")
+            assert outcome.status == 200
+        await until(lambda: ended(tapped, 2))
+        await channel.close()
+        await tap.close()
+    seen = StreamOpened | StreamEnded | Message | HalfClosed
     for exchange in ("tap-1", "tap-2"):
-        mine = told([event for event in own.events if event.exchange == exchange])
-        theirs = told([event for event in tapped.events if event.exchange == exchange])
-        authors = (Author.DATA_PLANE, Author.EPP)
-        for author in authors:
+        mine, theirs = (
+            [facts(event) for event in tape.of(exchange) if isinstance(event, seen)] for tape in (own, tapped)
+        )
+        for author in (Author.DATA_PLANE, Author.EPP):
             assert [one for one in theirs if one[0] is author] == [one for one in mine if one[0] is author]
         assert theirs[0] == mine[0]
         assert theirs[-1] == mine[-1]
     assert [from_json(to_json(entry)) for entry in tapped.entries] == tapped.entries
 
 
-def test_every_end_is_recorded() -> None:
+async def test_every_end_is_recorded() -> None:
     async def handler(stream: ServedStream) -> None:
         match await stream.recv():
             case b"status":
@@ -158,69 +104,58 @@ def test_every_end_is_recorded() -> None:
             case _:
                 await asyncio.Event().wait()
 
-    async def main() -> None:
-        async with recorded(handler) as (channel, _, tape):
-            for ask in (b"status", b"bare", b"reset", b"http", b"html", b"lost"):
-                stream = await channel.open()
-                stream.send(ask)
-                await stream.wait_ended()
-            over = tape.ended(1)
+    async with recorded(handler) as (channel, _, tape):
+        for ask in (b"status", b"bare", b"reset", b"http", b"html", b"lost"):
             stream = await channel.open()
-            stream.send(b"mine")
-            await asyncio.wait([asyncio.create_task(stream.drain())])
-            while not any(isinstance(e, Message) and e.raw == b"mine" for e in tape.events):  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            stream.reset(ErrorCode.CANCEL)
-            await over.wait()
-            ends = [event for event in tape.events if isinstance(event, StreamEnded)]
-            assert [(end.how, end.author, end.status, end.code) for end in ends] == [
-                ("status", Author.EPP, 8, None),
-                ("malformed", Author.EPP, None, None),
-                ("reset", Author.EPP, None, 2),
-                ("malformed", Author.EPP, None, None),
-                ("malformed", Author.EPP, None, None),
-                ("lost", None, None, None),
-                ("reset", Author.DATA_PLANE, None, 8),
-            ]
-            assert ends[0].message == "full"
-            assert ends[0].headers == (*grpc.RESPONSE_HEADERS, *grpc.trailers(8, "full", ((b"x", b"1"),)))
+            stream.send(ask)
+            await stream.wait_ended()
+        over = len([e for e in tape.events if isinstance(e, StreamEnded)])
+        stream = await channel.open()
+        stream.send(b"mine")
+        await asyncio.wait([asyncio.create_task(stream.drain())])
+        await until(lambda: any(isinstance(e, Message) and e.raw == b"mine" for e in tape.events))
+        stream.reset(ErrorCode.CANCEL)
+        await until(lambda: ended(tape, over + 1))
+        ends = [event for event in tape.events if isinstance(event, StreamEnded)]
+        assert [(end.how, end.author, end.status, end.code) for end in ends] == [
+            ("status", Author.EPP, 8, None),
+            ("malformed", Author.EPP, None, None),
+            ("reset", Author.EPP, None, 2),
+            ("malformed", Author.EPP, None, None),
+            ("malformed", Author.EPP, None, None),
+            ("lost", None, None, None),
+            ("reset", Author.DATA_PLANE, None, 8),
+        ]
+        assert ends[0].message == "full"
+        assert ends[0].headers == (*grpc.RESPONSE_HEADERS, *grpc.trailers(8, "full", ((b"x", b"1"),)))
 
-    run(main)
 
-
-def test_bytes_that_are_no_message_are_recorded() -> None:
+async def test_bytes_that_are_no_message_are_recorded() -> None:
     async def handler(stream: ServedStream) -> None:
         await stream.recv()
         stream.send_data(b"\x02abcdefgh")
         stream.end()
 
-    async def main() -> None:
-        async with recorded(handler) as (channel, _, tape):
-            stream = await channel.open()
-            stream.send_data(b"\x00\x00\x00\x00\x05ab", end=True)
-            await stream.wait_ended()
-            bad = [event for event in tape.events if isinstance(event, Malformed)]
-            assert [event.author for event in bad] == [Author.DATA_PLANE, Author.EPP]
-            assert "ended inside a message" in bad[0].reason
-            assert "compressed flag 2" in bad[1].reason
-
-    run(main)
+    async with recorded(handler) as (channel, _, tape):
+        stream = await channel.open()
+        stream.send_data(b"\x00\x00\x00\x00\x05ab", end=True)
+        await stream.wait_ended()
+        bad = [event for event in tape.events if isinstance(event, Malformed)]
+        assert [event.author for event in bad] == [Author.DATA_PLANE, Author.EPP]
+        assert "ended inside a message" in bad[0].reason
+        assert "compressed flag 2" in bad[1].reason
 
 
-def test_what_a_data_plane_that_vanishes_did_is_its_own_reset() -> None:
-    async def main() -> None:
-        async with recorded(echo) as (channel, _, tape):
-            stream = await channel.open()
-            stream.send(b"x")
-            assert await stream.recv() == b"x"
-            over = tape.ended(1)
-            stream.transport.abort()
-            await over.wait()
-            end = tape.events[-1]
-            assert isinstance(end, StreamEnded)
-            assert (end.how, end.author) == ("reset", Author.DATA_PLANE)
-
-    run(main)
+async def test_what_a_data_plane_that_vanishes_did_is_its_own_reset() -> None:
+    async with recorded(echo) as (channel, _, tape):
+        stream = await channel.open()
+        stream.send(b"x")
+        assert await stream.recv() == b"x"
+        stream.transport.abort()
+        await until(lambda: ended(tape, 1))
+        end = tape.events[-1]
+        assert isinstance(end, StreamEnded)
+        assert (end.how, end.author) == ("reset", Author.DATA_PLANE)
 
 
 # -- what is left out --------------------------------------------------------------------------------------------------
@@ -235,53 +170,42 @@ async def talk(channel: Channel, *messages: bytes) -> None:
     assert (await stream.wait_ended()).status == 0
 
 
-def test_every_nth_stream_is_recorded() -> None:
-    async def main() -> None:
-        async with recorded(echo, every=3) as (channel, tap, tape):
-            for number in range(7):
-                await talk(channel, b"%d" % number)
-            first = [e.raw for e in tape.events if isinstance(e, Message) and e.author is Author.DATA_PLANE]
-            assert first == [b"0", b"3", b"6"]
-            assert (tap.counts.streams, tap.counts.recorded, tap.counts.sampled_out) == (7, 3, 4)
-
-    run(main)
+async def test_every_nth_stream_is_recorded() -> None:
+    async with recorded(echo, every=3) as (channel, tap, tape):
+        for number in range(7):
+            await talk(channel, b"%d" % number)
+        first = [e.raw for e in tape.events if isinstance(e, Message) and e.author is Author.DATA_PLANE]
+        assert first == [b"0", b"3", b"6"]
+        assert (tap.counts.streams, tap.counts.recorded, tap.counts.sampled_out) == (7, 3, 4)
 
 
-def test_a_stream_may_name_its_exchange_for_the_tap_alone() -> None:
+async def test_a_stream_may_name_its_exchange_for_the_tap_alone() -> None:
     heads: list[StreamOpened] = []
-
-    async def main() -> None:
-        tape, epp = Tape(), Recorder()
-        epp.listen(lambda entry: heads.append(entry.event) if isinstance(entry.event, StreamOpened) else None)
-        server = await serve("127.0.0.1", 0, echo, observe=lambda _: ("x", epp))
-        recording = Recording(recorder=tape.recorder, named_by=b"x-name")
-        tap = await open_tap("127.0.0.1", 0, server.address, recording=recording)
-        named = await dial(tap.address, metadata=[(b"x-name", b"mine"), (b"x-other", b"1")])
-        unnamed = await dial(tap.address)
-        await talk(named, b"1")
-        await talk(unnamed, b"2")
-        for one in (named, unnamed, tap, server):
-            await one.close()
-        opened = [event for event in tape.events if isinstance(event, StreamOpened)]
-        assert [event.exchange for event in opened] == ["mine", "tap-1"]
-        for seen in (opened[0], heads[0]):
-            assert (b"x-other", b"1") in seen.headers
-            assert b"x-name" not in dict(seen.headers)
-
-    run(main)
+    tape, epp = Tape(), Recorder()
+    epp.listen(lambda entry: heads.append(entry.event) if isinstance(entry.event, StreamOpened) else None)
+    server = await serve("127.0.0.1", 0, echo, observe=lambda _: ("x", epp))
+    recording = Recording(recorder=tape.recorder, named_by=b"x-name")
+    tap = await open_tap("127.0.0.1", 0, server.address, recording=recording)
+    named = await dial(tap.address, metadata=[(b"x-name", b"mine"), (b"x-other", b"1")])
+    unnamed = await dial(tap.address)
+    await talk(named, b"1")
+    await talk(unnamed, b"2")
+    for one in (named, unnamed, tap, server):
+        await one.close()
+    opened = [event for event in tape.events if isinstance(event, StreamOpened)]
+    assert [event.exchange for event in opened] == ["mine", "tap-1"]
+    for seen in (opened[0], heads[0]):
+        assert (b"x-other", b"1") in seen.headers
+        assert b"x-name" not in dict(seen.headers)
 
 
-def test_a_reader_that_is_behind_gets_no_more() -> None:
+async def test_a_reader_that_is_behind_gets_no_more() -> None:
     answers = iter([True, False, False, True])
-
-    async def main() -> None:
-        async with recorded(echo, admit=lambda: next(answers)) as (channel, tap, tape):
-            for _ in range(4):
-                await talk(channel, b"x")
-            assert (tap.counts.recorded, tap.counts.declined) == (2, 2)
-            assert {event.exchange for event in tape.events} == {"tap-1", "tap-2"}
-
-    run(main)
+    async with recorded(echo, admit=lambda: next(answers)) as (channel, tap, tape):
+        for _ in range(4):
+            await talk(channel, b"x")
+        assert (tap.counts.recorded, tap.counts.declined) == (2, 2)
+        assert {event.exchange for event in tape.events} == {"tap-1", "tap-2"}
 
 
 @pytest.mark.parametrize(
@@ -293,51 +217,42 @@ def test_a_reader_that_is_behind_gets_no_more() -> None:
         (RecordingLimits(unfinished=50), "more than 50 bytes of unfinished messages on all streams"),
     ],
 )
-def test_limits_end_the_recording_and_nothing_else(limits: RecordingLimits, reason: str) -> None:
-    async def main() -> None:
-        async with recorded(echo, limits=limits) as (channel, tap, tape):
-            raw = b"z" * (200_000 if limits.unfinished == 50 else 100)
-            await talk(channel, raw, raw, raw, raw)
-            last = tape.events[-1]
-            assert last == RecordingEnded(exchange="tap-1", reason=reason)
-            assert tap.counts.ended_early == 1
-            assert tap.counts.unfinished == 0
-            await talk(channel, b"next")
-            assert (tap.counts.recorded, tap.counts.failures) == (2, 0)
-
-    run(main)
+async def test_limits_end_the_recording_and_nothing_else(limits: RecordingLimits, reason: str) -> None:
+    async with recorded(echo, limits=limits) as (channel, tap, tape):
+        raw = b"z" * (200_000 if limits.unfinished == 50 else 100)
+        await talk(channel, raw, raw, raw, raw)
+        last = tape.events[-1]
+        assert last == RecordingEnded(exchange="tap-1", reason=reason)
+        assert tap.counts.ended_early == 1
+        assert tap.counts.unfinished == 0
+        await talk(channel, b"next")
+        assert (tap.counts.recorded, tap.counts.failures) == (2, 0)
 
 
-def test_events_are_captured_as_the_hook_says() -> None:
+async def test_events_are_captured_as_the_hook_says() -> None:
     def capture(event: Event) -> Event:
         return shortened(event, 3) if isinstance(event, Message) else event
 
-    async def main() -> None:
-        async with recorded(echo, capture=capture) as (channel, _, tape):
-            await talk(channel, b"secret")
-            found = [event for event in tape.events if isinstance(event, Message)]
-            assert [(event.raw, event.size, event.truncated) for event in found] == [(b"sec", 6, True)] * 2
-
-    run(main)
+    async with recorded(echo, capture=capture) as (channel, _, tape):
+        await talk(channel, b"secret")
+        found = [event for event in tape.events if isinstance(event, Message)]
+        assert [(event.raw, event.size, event.truncated) for event in found] == [(b"sec", 6, True)] * 2
 
 
 @pytest.mark.parametrize("broken", ["capture", "admit", "listener"])
-def test_recording_that_fails_never_breaks_relaying(broken: str, caplog) -> None:
+async def test_recording_that_fails_never_breaks_relaying(broken: str, caplog) -> None:
     def fail(*_: object) -> bool:
         raise RuntimeError("no space left")
 
-    async def main() -> None:
-        options = {broken: fail} if broken != "listener" else {}
-        async with recorded(echo, **options) as (channel, tap, tape):
-            if broken == "listener":
-                tape.recorder.listen(fail)
-            for _ in range(20):
-                await talk(channel, b"fine")
-            assert tap.counts.failures == 20
-            assert tap.counts.unfinished == 0
-            assert tap.streams == 0
-
-    run(main)
+    options = {broken: fail} if broken != "listener" else {}
+    async with recorded(echo, **options) as (channel, tap, tape):
+        if broken == "listener":
+            tape.recorder.listen(fail)
+        for _ in range(20):
+            await talk(channel, b"fine")
+        assert tap.counts.failures == 20
+        assert tap.counts.unfinished == 0
+        assert tap.streams == 0
     assert caplog.text.count("recording failed, relaying goes on: no space left") == 10
 
 
@@ -363,7 +278,6 @@ def test_a_stream_split_anywhere_has_the_same_record(
     if end and (violation := reader.finish()):
         found.append(violation)
     expected = [one if isinstance(one, bytes) else one.reason for one in found if not oversize(one)]
-
     tape, counts = Tape(), Counts()
     failed: list[Exception] = []
     recording = Recording(recorder=tape.recorder, limits=RecordingLimits(message=grpc.MESSAGE_LIMIT))

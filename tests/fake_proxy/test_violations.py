@@ -100,15 +100,40 @@ def test_unknown_fields_are_ignored() -> None:
 # -- bodies ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [BodyMutation(body=b"hello"), BodyMutation(clear_body=True), None])
-def test_full_duplex_wants_streamed_responses(body: BodyMutation | None) -> None:
-    failed(Driven(FDS).request(POST).epp(pick(A), request_body(body)), NORMAL_IN_FDS)
+MISMATCH = "mismatch_between_content_length_and_the_length_of_the_mutated_body"
+CHANGED = BodyMutation(body=b"changed")
+WHOLE = request_body(streamed(b"hello", True))
 
 
-def test_a_body_answer_after_the_end_of_a_full_duplex_body_fails_a_request_that_has_gone() -> None:
-    driven = Driven(FDS).request(POST).epp(pick(A), request_body(streamed(b"hello", True)))
-    assert driven.upstream_ended
-    failed(driven.epp(request_body(streamed(b"", True))), "spurious_message")
+@pytest.mark.parametrize(
+    ("config", "answers", "details"),
+    [
+        (FDS, [request_body(BodyMutation(body=b"hello"))], NORMAL_IN_FDS),
+        (FDS, [request_body(BodyMutation(clear_body=True))], NORMAL_IN_FDS),
+        (FDS, [request_body(None)], NORMAL_IN_FDS),
+        (FDS, [WHOLE, request_body(streamed(b"", True))], "spurious_message"),
+        (BUFFERED, [WHOLE], MISMATCH),
+        (BUFFERED, [request_body(CHANGED)], MISMATCH),
+    ],
+    ids=["body", "clear", "none", "after the end", "streamed when buffered", "another length"],
+)
+def test_a_wrong_body_answer_is_a_500(config: ProxyConfig, answers: list[bytes], details: str) -> None:
+    failed(Driven(config).request(POST).epp(pick(A), *answers), details)
+
+
+@pytest.mark.parametrize(
+    ("config", "answer", "body", "length"),
+    [
+        (STREAMED, request_body(streamed(b"other", True)), b"hello", None),
+        (STREAMED, request_body(CHANGED), b"changed", None),
+        (BUFFERED, request_body(CHANGED, mutation(set_header("content-length", b"7"))), b"changed", b"7"),
+        (BUFFERED, request_body(CHANGED, mutation(set_header("content-length", b"7" * 5000))), b"changed", b"7" * 5000),
+    ],
+    ids=["streamed when whole", "streamed", "buffered with its length", "a length of thousands of digits"],
+)
+def test_a_body_is_changed(config: ProxyConfig, answer: bytes, body: bytes, length: bytes | None) -> None:
+    driven = Driven(config).request(POST).epp(pick(A), answer)
+    assert (bytes(driven.upstream), driven.upstream_headers.get(b"content-length")) == (body, length)
 
 
 def test_a_full_duplex_body_that_never_ends_hangs_until_the_client_goes() -> None:
@@ -117,39 +142,6 @@ def test_a_full_duplex_body_that_never_ends_hangs_until_the_client_goes() -> Non
     assert driven.machine.awaiting == "answer to request_body"
     driven.do(driven.machine.client_gone())
     assert (driven.ends, driven.closings) == (1, [Closing.OWN])
-
-
-def test_streamed_response_in_buffered_mode_is_a_length_mismatch() -> None:
-    driven = Driven(BUFFERED).request(POST).epp(pick(A), request_body(streamed(b"hello", True)))
-    failed(driven, "mismatch_between_content_length_and_the_length_of_the_mutated_body")
-
-
-def test_streamed_response_for_a_whole_body_in_streamed_mode_changes_nothing() -> None:
-    driven = Driven(STREAMED).request(POST).epp(pick(A), request_body(streamed(b"other", True)))
-    assert bytes(driven.upstream) == b"hello"
-
-
-def test_a_length_of_thousands_of_digits_is_none() -> None:
-    driven = Driven(BUFFERED).request(POST).epp(pick(A))
-    driven.epp(request_body(BodyMutation(body=b"changed"), mutation(set_header("content-length", b"7" * 5000))))
-    assert bytes(driven.upstream) == b"changed"
-
-
-def test_a_buffered_body_may_change_only_with_its_length() -> None:
-    changed = BodyMutation(body=b"changed")
-    failed(
-        Driven(BUFFERED).request(POST).epp(pick(A), request_body(changed)),
-        "mismatch_between_content_length_and_the_length_of_the_mutated_body",
-    )
-    driven = Driven(BUFFERED).request(POST).epp(pick(A))
-    driven.epp(request_body(changed, mutation(set_header("content-length", b"7"))))
-    assert (bytes(driven.upstream), driven.upstream_headers[b"content-length"]) == (b"changed", b"7")
-
-
-def test_a_streamed_body_may_change_freely() -> None:
-    driven = Driven(STREAMED).request(POST).epp(pick(A), request_body(BodyMutation(body=b"changed")))
-    assert bytes(driven.upstream) == b"changed"
-    assert b"content-length" not in driven.upstream_headers
 
 
 @pytest.mark.parametrize(("config", "kept"), [(FDS, None), (STREAMED, None), (BUFFERED, b"3")])
@@ -232,10 +224,7 @@ def test_too_many_headers_fail_the_request() -> None:
     many = mutation(*(set_header(f"x-{number}", b"1") for number in range(98)))
     failed(Driven(FDS).request(GET).epp(request_headers(common(many))), "header_mutation_result_exceeds_limit")
     more = mutation(*(set_header("x-same", b"1") for _ in range(101)))
-    failed(
-        Driven(FDS).request(GET).epp(request_headers(common(more))),
-        "header_mutation_operation_count_exceeds_limit",
-    )
+    failed(Driven(FDS).request(GET).epp(request_headers(common(more))), "header_mutation_operation_count_exceeds_limit")
 
 
 # -- on the response path ----------------------------------------------------------------------------------------------
