@@ -99,7 +99,7 @@ def test_status_and_message_survive_the_trailers(message: str, status: int) -> N
         ((), None, "HTTP status is missing"),
     ],
 )
-def test_what_is_no_grpc_status_says_why(head: Headers, trailers: Headers | None, reason: str) -> None:
+def test_a_missing_grpc_status_has_a_reason(head: Headers, trailers: Headers | None, reason: str) -> None:
     end = grpc.ending(head, trailers)
     assert end.status is None
     assert reason in end.message

@@ -157,7 +157,7 @@ def test_large_bodies_keep_the_peers_windows_and_share_the_way() -> None:
     assert order[: last_small + 1].count(first) <= order.count(second) + 5, "the small stream waited for the large one"
 
 
-def test_it_tells_whether_what_waits_comes_nearer_to_leaving() -> None:
+def test_the_progress_of_waiting_data_is_reported() -> None:
     pair = Pair(server_settings=((Setting.INITIAL_WINDOW_SIZE, 100),))
     pair.settle()
     client = pair.client
@@ -176,7 +176,7 @@ def test_it_tells_whether_what_waits_comes_nearer_to_leaving() -> None:
     assert client.sending(waiting) == 0 == client.sending(99)
 
 
-def test_no_stream_that_waits_is_looked_for_among_the_others(monkeypatch) -> None:
+def test_waiting_streams_are_not_searched(monkeypatch) -> None:
     """With 20,000 that wait for the connection's window, each message would take as long as all of them."""
     compared: list[object] = []
     monkeypatch.setattr(Http2Stream, "__eq__", lambda one, other: compared.append(other) or one is other)
@@ -556,7 +556,7 @@ def test_a_peer_that_ignores_our_windows_is_cut() -> None:
     "said",
     [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n" * 2, bytes(64), b"\x15\x03\x03\x00\x02\x02\x28"],
 )
-def test_what_is_not_http2_is_not_taken_for_it(said: bytes) -> None:
+def test_other_protocols_are_not_taken_for_http2(said: bytes) -> None:
     client = Http2Connection()
     client.receive(said)
     assert not client.ready

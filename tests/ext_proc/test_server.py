@@ -277,7 +277,7 @@ async def test_grpcio_waits_for_a_server_of_one_stream() -> None:
     assert most == 1
 
 
-async def test_h2_finds_nothing_wrong_with_us() -> None:
+async def test_h2_accepts_our_server_over_a_socket() -> None:
     async with serving(echo) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         peer = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))

@@ -379,7 +379,7 @@ async def test_a_message_of_4_gib_is_a_finding_not_a_wait() -> None:
         stream.reset()
 
 
-async def test_bytes_that_are_wrong_on_purpose_reach_the_epp() -> None:
+async def test_malformed_bytes_reach_the_epp() -> None:
     got: list[str] = []
 
     async def handler(stream: ServedStream) -> None:
@@ -413,7 +413,7 @@ async def test_a_connection_made_dirty_is_replaced_and_closed_in_the_end() -> No
         assert await dirty.recv() == b"still works"
 
 
-async def test_what_a_goaway_says_is_told_to_streams_that_are_lost() -> None:
+async def test_a_lost_stream_reports_the_goaway_before_it() -> None:
     async def handler(stream: ServedStream) -> None:
         stream.transport.goaway(ErrorCode.ENHANCE_YOUR_CALM, debug=b"too many pings")
         await stream.recv()

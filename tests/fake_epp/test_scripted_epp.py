@@ -214,7 +214,9 @@ async def test_a_large_body_comes_back_in_chunks() -> None:
         (picks(A, metadata="nonsense"), A, "nonsense"),
     ],
 )
-async def test_a_pick_is_said_as_told(script: Script, header: str | None, metadata: str | None) -> None:
+async def test_header_and_metadata_name_the_scripted_pick(
+    script: Script, header: str | None, metadata: str | None
+) -> None:
     (answer,) = await answers_to(script, headers_message())
     options = answer.request_headers.response.header_mutation.set_headers
     assert [option.header.raw_value.decode() for option in options] == ([header] if header else [])
@@ -357,7 +359,7 @@ async def test_many_messages_at_a_time_on_one_stream_hold_up_no_other() -> None:
 
 @given(st.binary(max_size=300))
 @settings(max_examples=40)
-def test_whatever_a_data_plane_sends_the_server_lives(raw: bytes) -> None:
+def test_the_server_survives_any_message(raw: bytes) -> None:
     async def main() -> None:
         async with playing(default=picks(A)) as (_, channel):
             stream = await channel.open()
@@ -455,7 +457,7 @@ def test_unknown_moments_are_refused() -> None:
 # -- the record --------------------------------------------------------------------------------------------------------
 
 
-async def test_what_the_data_plane_did_is_recorded_under_the_requests_name() -> None:
+async def test_streams_are_recorded_under_the_name_of_the_request() -> None:
     mine, theirs = Tape(), Tape()
     async with playing(default=picks(A), recorder=mine.recorder, exchange_header="x-exchange") as (epp, channel):
         for name in (b"first", b"second"):

@@ -148,7 +148,7 @@ async def test_lists_are_whole_and_selected(serving):
 
 
 @pytest.mark.parametrize("kind", CORE, ids=lambda kind: kind.kind)
-async def test_what_every_cluster_has_can_be_read_and_made(serving, kind):
+async def test_core_kinds_can_be_listed_and_created(serving, kind):
     async with serving() as (_, client):
         root = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
         path = f"{root}/namespaces/default/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"

@@ -135,7 +135,7 @@ async def test_kubectl_changes(serving, tmp_path):
 @pytest.mark.program
 @needs_kubectl
 @pytest.mark.parametrize("fault", ["", "watch-list", "refused watch-list", "expired", "dropped"])
-async def test_kubectl_waits_through_trouble(serving, tmp_path, fault):
+async def test_kubectl_wait_survives_faults(serving, tmp_path, fault):
     opened = asyncio.Event()
 
     def hear(event):

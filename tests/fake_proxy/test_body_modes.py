@@ -270,7 +270,7 @@ def test_metadata_context_is_on_every_message_and_grows() -> None:
         }
 
 
-def test_metadata_outside_the_forwarded_namespaces_stays_home() -> None:
+def test_metadata_outside_the_forwarded_namespaces_is_not_sent() -> None:
     driven = Driven(FDS, Stimulus(metadata={"other": {"a": 1}})).request(POST)
     assert not driven.messages[0].metadata_context.filter_metadata
 

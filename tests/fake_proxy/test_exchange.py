@@ -16,7 +16,7 @@ import h11
 import pytest
 import uvloop
 from machine_driver import common, immediate, mutation, request_headers, set_header
-from wire import acting, grpcio_server
+from wire import acting, grpcio_server, until
 
 from ext_proc.channel import Channel, dial
 from ext_proc.http2.connection import SERVER_SETTINGS
@@ -467,8 +467,7 @@ def test_a_connection_that_is_reset_as_it_is_made_is_a_reset(
     async def connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """As where our task gets its turn only after the reset has arrived."""
         reader, writer = await connect(host, port)
-        while not writer.is_closing():  # noqa: ASYNC110 - no callback tells of it
-            await asyncio.sleep(0)
+        await until(writer.is_closing)
         return reader, writer
 
     async def run() -> None:
@@ -566,7 +565,7 @@ async def test_requests_without_a_body(method: str) -> None:
         (UpstreamReply(body=(b"a",), reset_after=1), 200, ["reset"]),
     ],
 )
-async def test_scripted_fates(reply: UpstreamReply, status: int, outcomes: list[str]) -> None:
+async def test_failures_of_scripted_model_servers(reply: UpstreamReply, status: int, outcomes: list[str]) -> None:
     async with grpc_epp("127.0.0.1:9") as epp:
         config = replace(FDS, pool=("127.0.0.1:9",))
         ran = await exchange(epp, POST, config, ScriptedUpstream(reply), pace=Pace(lock_step=True))
@@ -694,7 +693,7 @@ async def test_a_broken_stream_is_a_500(end, details: str) -> None:
         assert ran.of(StreamEnded)
 
 
-async def test_an_epp_that_is_not_there_is_a_500() -> None:
+async def test_an_unreachable_epp_is_a_500() -> None:
     address = await nobody()
     ran = await exchange(address)
     assert (ran.outcome.status, ran.outcome.details) == (500, "ext_proc_error_gRPC_error_14{connect_failed}")
@@ -734,7 +733,7 @@ async def test_an_answer_that_never_comes_expires(silent_from: str) -> None:
         assert (got.status, got.complete) == (None, False)
 
 
-async def test_what_has_not_left_yet_is_not_answered_late() -> None:
+async def test_unsent_bytes_put_off_the_deadline() -> None:
     """The EPP's flow control lets in 64 KiB each time that the deadline comes, and it answers when it has the body."""
     give: list[Callable[[], None]] = []
 
@@ -775,7 +774,7 @@ async def test_a_peer_that_makes_no_progress_expires() -> None:
         assert ran.outcome.expired == "response of the model server"
 
 
-async def test_while_it_is_held_back_no_deadline_runs() -> None:
+async def test_no_deadline_runs_while_the_request_is_held() -> None:
     async with grpc_epp("127.0.0.1:9") as epp:
         deadline = 0.5
         held = asyncio.Event()

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wire import until
 
 from ext_proc.channel import Channel
 from ext_proc.record import (
@@ -149,8 +150,7 @@ async def test_a_request_goes_to_the_epp_as_it_comes() -> None:
 
         async def body() -> AsyncIterator[bytes]:
             yield b'{"model": "fake-model", '
-            while not any(b"fake-model" in one.raw for one in here.of(Message)):  # noqa: ASYNC110
-                await asyncio.sleep(0)
+            await until(lambda: any(b"fake-model" in one.raw for one in here.of(Message)))
             first.set()
             yield b'"messages": []}'
 
@@ -263,8 +263,7 @@ async def test_a_client_that_goes_away_ends_the_exchange(when: str) -> None:
         head = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n"
         writer.write(head if when == "head" else head + (b"12345" if when == "body" else b"1234567890"))
         await writer.drain()
-        while not here.of(Message):  # noqa: ASYNC110 - the request has reached the EPP
-            await asyncio.sleep(0)
+        await until(lambda: here.of(Message))
         writer.close()
         outcome = (await here.finished())[0]
         assert outcome.aborted
@@ -326,8 +325,7 @@ async def test_closing_drops_what_is_open() -> None:
     never = ScriptedUpstream(UpstreamReply(fail="never"))
     async with stage(upstream=never) as here:
         waiting = asyncio.create_task(here.client.get("/x"))
-        while not here.of(UpstreamRequest):  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: here.of(UpstreamRequest))
         await here.listener.close()
         with pytest.raises(httpx.TransportError):
             await waiting

@@ -146,7 +146,7 @@ async def test_bytes_that_are_no_message_are_recorded() -> None:
         assert "compressed flag 2" in bad[1].reason
 
 
-async def test_what_a_data_plane_that_vanishes_did_is_its_own_reset() -> None:
+async def test_a_vanished_data_plane_is_recorded_as_its_reset() -> None:
     async with recorded(echo) as (channel, _, tape):
         stream = await channel.open()
         stream.send(b"x")

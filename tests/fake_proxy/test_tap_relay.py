@@ -421,7 +421,7 @@ async def test_an_upstream_that_never_answers_is_given_up_in_time(caplog) -> Non
     assert "did not come within 0.1 s" in caplog.text
 
 
-async def test_garbage_from_a_data_plane_harms_nobody_else() -> None:
+async def test_garbage_from_a_data_plane_leaves_other_connections_alone() -> None:
     async with tapped(echo) as (channel, tap, _):
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 100, frames.PREFACE + b"\xff" * 64):
             reader, writer = await asyncio.open_connection("127.0.0.1", tap.port)
@@ -434,7 +434,7 @@ async def test_garbage_from_a_data_plane_harms_nobody_else() -> None:
         assert await stream.recv() == b"fine"
 
 
-def test_bad_addresses_are_said_at_once() -> None:
+def test_a_bad_address_is_rejected_at_once() -> None:
     with pytest.raises(BadAddress):
         asyncio.run(open_tap("127.0.0.1", 0, "nowhere"))
 
@@ -454,7 +454,7 @@ async def test_tls_on_both_sides(tmp_path: Path) -> None:
     await server.close()
 
 
-async def test_a_certificate_that_does_not_verify_is_bad_news(tmp_path: Path, caplog) -> None:
+async def test_an_unverifiable_certificate_is_logged(tmp_path: Path, caplog) -> None:
     server = await serve("127.0.0.1", 0, echo, tls=self_signed(tmp_path))
     async with tap_to(server.address, upstream_tls=ClientTls()) as tap:
         reader, writer = await asyncio.open_connection("127.0.0.1", tap.port)
@@ -524,7 +524,7 @@ def test_credit_is_never_lost_and_never_invented(sizes: list[int]) -> None:
         assert credit.owed == 0
 
 
-async def test_who_takes_nothing_stops_who_sends_and_gets_all_in_the_end() -> None:
+async def test_a_slow_reader_stops_the_sender_and_receives_everything() -> None:
     go = asyncio.Event()
     digest = hashlib.sha256()
 
