@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 import uvloop
-from wire import echo, grpcio_server
+from wire import asked, echo, grpcio_server
 
 from ext_proc.channel import dial
 from ext_proc.http2 import dial as dialing
@@ -68,8 +68,7 @@ async def fails(address: str, tls: ClientTls | None = None, timeout: float = 5.0
 async def echoes(address: str, tls: ClientTls | None = None, authority: str | None = None) -> None:
     channel = await dial(address, tls=tls, authority=authority)
     stream = await channel.open()
-    stream.send(b"hello", end=True)
-    assert await stream.recv() == b"hello"
+    assert await asked(stream, b"hello", end=True) == b"hello"
     assert (await stream.wait_ended()).status == 0
     await channel.close()
 

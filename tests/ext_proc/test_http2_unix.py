@@ -14,7 +14,7 @@ import grpc
 import pytest
 import uvloop
 from grpc_health.v1 import health
-from wire import echo, grpcio_server
+from wire import asked, echo, grpcio_server
 
 from ext_proc.channel import dial
 from ext_proc.health import health_check
@@ -47,8 +47,7 @@ async def echoes(address: str, tls: ClientTls | None = None) -> None:
     channel = await dial(address, tls=tls)
     try:
         stream = await channel.open()
-        stream.send(b"hello", end=True)
-        assert await stream.recv() == b"hello"
+        assert await asked(stream, b"hello", end=True) == b"hello"
         assert (await stream.wait_ended()).status == 0
     finally:
         await channel.close()
@@ -93,8 +92,7 @@ async def test_a_tap_that_drains_leaves_its_path_to_the_next_one(folder: Path) -
     tap = await open_tap(path, 0, server.address)
     channel = await dial(path)
     stream = await channel.open()
-    stream.send(b"hello")
-    assert await stream.recv() == b"hello"
+    assert await asked(stream, b"hello") == b"hello"
     assert not await tap.drain(0.1)
     successor = await open_tap(path, 0, server.address)
     await tap.close()

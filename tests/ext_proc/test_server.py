@@ -14,7 +14,7 @@ import h2.connection
 import h2.events
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from wire import acting, echo, facts
+from wire import acting, asked, echo, facts
 
 from ext_proc import grpc
 from ext_proc.channel import dial
@@ -325,8 +325,7 @@ async def test_a_hostile_client_is_cut_and_the_server_goes_on(said: bytes) -> No
             await writer.wait_closed()
         channel = await dial(server.address)
         stream = await channel.open()
-        stream.send(b"still there", end=True)
-        assert await stream.recv() == b"still there"
+        assert await asked(stream, b"still there", end=True) == b"still there"
         await stream.wait_ended()
         await channel.close()
 

@@ -12,7 +12,7 @@ from unittest.mock import AsyncMock
 import grpc as grpcio
 import pytest
 import uvloop
-from wire import Tape, acting, echo, grpcio_server, scripted, until, word
+from wire import Tape, acting, asked, echo, grpcio_server, scripted, until, word
 
 from ext_proc import grpc
 from ext_proc.channel import Channel, dial
@@ -51,10 +51,8 @@ async def test_half_close_against_grpcio_is_recorded_in_order() -> None:
     tape = Tape()
     async with grpcio_echo() as (channel, _):
         stream = await channel.open("x1", tape.recorder)
-        stream.send(b"one")
-        assert await stream.recv() == b"one"
-        stream.send(b"two", end=True)
-        assert await stream.recv() == b"two"
+        assert await asked(stream, b"one") == b"one"
+        assert await asked(stream, b"two", end=True) == b"two"
         assert await stream.recv() is None
         ended = await stream.wait_ended()
         assert (ended.how, ended.status, ended.author) == ("status", 0, EPP)
@@ -76,8 +74,7 @@ async def test_envoys_ending_leaves_grpcio_well() -> None:
     async with grpcio_echo(connections=2) as (channel, _):
         for round_ in range(100):
             stream = await channel.open()
-            stream.send(b"%d" % round_)
-            assert await stream.recv() == b"%d" % round_
+            assert await asked(stream, b"%d" % round_) == b"%d" % round_
             stream.reset()
             assert (stream.ended.how, stream.ended.code, stream.ended.author) == ("reset", 2, DATA_PLANE)
             assert await stream.recv() is None
@@ -93,8 +90,7 @@ async def test_a_large_echo_arrives_whole_and_lets_a_small_stream_pass() -> None
         large = await channel.open(on_event=lambda event: order.append("large") if isinstance(event, Message) else None)
         large.send(body, end=True)
         small = await channel.open()
-        small.send(b"small", end=True)
-        assert await small.recv() == b"small"
+        assert await asked(small, b"small", end=True) == b"small"
         order.append("small")
         await large.drain()
         assert await large.recv() == body
@@ -108,8 +104,7 @@ async def test_many_streams_at_once_over_two_connections() -> None:
 
         async def one(number: int) -> None:
             stream = await channel.open(f"x{number}", tape.recorder)
-            stream.send(b"%d" % number, end=True)
-            assert await stream.recv() == b"%d" % number
+            assert await asked(stream, b"%d" % number, end=True) == b"%d" % number
             assert (await stream.wait_ended()).status == 0
 
         await asyncio.gather(*(one(number) for number in range(100)))
@@ -136,13 +131,11 @@ async def test_one_stream_at_a_time_on_grpcio_is_waited_for_and_refusals_are_tri
 async def test_a_graceful_stop_of_grpcio_lets_the_stream_finish() -> None:
     async with grpcio_echo() as (channel, server):
         stream = await channel.open()
-        stream.send(b"before")
-        assert await stream.recv() == b"before"
+        assert await asked(stream, b"before") == b"before"
         stopping = asyncio.ensure_future(server.stop(grace=20))
         transport = stream.transport
         await until(lambda: transport.connection.going_away)
-        stream.send(b"after", end=True)
-        assert await stream.recv() == b"after"
+        assert await asked(stream, b"after", end=True) == b"after"
         assert (await stream.wait_ended()).status == 0
         await stopping
         with pytest.raises(ConnectFailed):
@@ -343,15 +336,12 @@ async def test_a_goaway_moves_new_streams_to_a_new_connection() -> None:
     tape = Tape()
     async with scripted(echo) as channel:
         first = await channel.open("x1", tape.recorder)
-        first.send(b"a")
-        assert await first.recv() == b"a"
+        assert await asked(first, b"a") == b"a"
         transport = first.transport
         transport.connection.receive(frames.goaway(2**31 - 1, 0))
         second = await channel.open("x2", tape.recorder)
-        second.send(b"b", end=True)
-        assert await second.recv() == b"b"
-        first.send(b"c", end=True)
-        assert await first.recv() == b"c"
+        assert await asked(second, b"b", end=True) == b"b"
+        assert await asked(first, b"c", end=True) == b"c"
         assert (await first.wait_ended()).status == 0
         await transport.wait_closed()
     assert [event.connection for event in tape.events if isinstance(event, StreamOpened)] == [1, 2]
@@ -409,8 +399,7 @@ async def test_a_connection_made_dirty_is_replaced_and_closed_in_the_end() -> No
         dirty.write_raw(frames.frame(0x77, 0, 0, b"unknown but legal"))
         fresh = await channel.open()
         assert fresh.transport is not dirty.transport
-        dirty.send(b"still works")
-        assert await dirty.recv() == b"still works"
+        assert await asked(dirty, b"still works") == b"still works"
 
 
 async def test_a_lost_stream_reports_the_goaway_before_it() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_exchange import FDS, OK, POST, grpc_epp
-from wire import Tape, echo, facts, until
+from wire import Tape, asked, echo, facts, until
 
 from ext_proc import grpc
 from ext_proc.channel import Channel, dial
@@ -149,8 +149,7 @@ async def test_bytes_that_are_no_message_are_recorded() -> None:
 async def test_a_vanished_data_plane_is_recorded_as_its_reset() -> None:
     async with recorded(echo) as (channel, _, tape):
         stream = await channel.open()
-        stream.send(b"x")
-        assert await stream.recv() == b"x"
+        assert await asked(stream, b"x") == b"x"
         stream.transport.abort()
         await until(lambda: ended(tape, 1))
         end = tape.events[-1]
@@ -164,8 +163,7 @@ async def test_a_vanished_data_plane_is_recorded_as_its_reset() -> None:
 async def talk(channel: Channel, *messages: bytes) -> None:
     stream = await channel.open()
     for raw in messages:
-        stream.send(raw)
-        assert await stream.recv() == raw
+        assert await asked(stream, raw) == raw
     stream.half_close()
     assert (await stream.wait_ended()).status == 0
 

@@ -19,7 +19,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire import Tape, acting, echo, facts, until
+from wire import Tape, acting, asked, echo, facts, until
 
 from ext_proc import grpc
 from ext_proc.channel import Channel, dial
@@ -137,8 +137,7 @@ async def test_a_reset_by_the_data_plane_comes_through(code: int) -> None:
     tape = Tape()
     async with tapped(echo, observe=lambda _: ("x", tape.recorder)) as (channel, tap, _):
         stream = await channel.open()
-        stream.send(b"heard")
-        assert await stream.recv() == b"heard"
+        assert await asked(stream, b"heard") == b"heard"
         stream.reset(code)
         await until(lambda: tape.story()[-1] == f"ended: reset {code:d}")
         assert tap.streams == 0
@@ -156,8 +155,7 @@ async def test_a_refused_stream_comes_through_and_is_opened_again() -> None:
 
     async with tapped(handler) as (channel, tap, _):
         stream = await channel.open()
-        stream.send(b"again")
-        assert await stream.recv() == b"again"
+        assert await asked(stream, b"again") == b"again"
         assert (len(opened), tap.counts.refused) == (2, 1)
 
 
@@ -191,11 +189,9 @@ async def test_a_goaway_comes_through_and_streams_up_to_it_go_on() -> None:
     async with tapped(handler) as (channel, tap, _):
         stream = await channel.open()
         transport = stream.transport
-        stream.send(b"first")
-        assert await stream.recv() == b"going"
+        assert await asked(stream, b"first") == b"going"
         assert transport.connection.going_away
-        stream.send(b"second")
-        assert await stream.recv() == b"done"
+        assert await asked(stream, b"second") == b"done"
         assert (await stream.wait_ended()).status == 0
         await transport.wait_closed()
         assert tap.counts.unreachable == 0
@@ -212,34 +208,29 @@ async def test_a_goaway_refuses_the_same_streams() -> None:
     async with tapped(handler) as (channel, _, _):
         first, second = await channel.open(), await channel.open()
         for stream in (first, second):
-            stream.send(b"x")
-            assert await stream.recv() == b"heard"
+            assert await asked(stream, b"x") == b"heard"
         held[0].transport.goaway(ErrorCode.NO_ERROR, last_stream=held[0].stream_id)
         ended = await second.wait_ended()
         assert (ended.how, ended.message[:6]) == ("reset", "GOAWAY")  # not refused: it had been answered in part
-        first.send(b"still")
-        assert await first.recv() == b"heard"
+        assert await asked(first, b"still") == b"heard"
         assert first.ended is None
 
 
 async def test_a_drain_serves_what_was_opened_before_the_data_plane_knew() -> None:
     async with tapped(echo) as (channel, tap, _):
         first = await channel.open()
-        first.send(b"x")
-        assert await first.recv() == b"x"
+        assert await asked(first, b"x") == b"x"
         drain = asyncio.create_task(tap.drain(20))
         await asyncio.sleep(0)  # the GOAWAY is on its way
         transport = first.transport
         assert not transport.connection.going_away
         second = await channel.open()
         assert second.transport is transport
-        second.send(b"y")
-        assert await second.recv() == b"y"
+        assert await asked(second, b"y") == b"y"
         assert transport.connection.going_away
         for stream in (first, second):
             assert not drain.done()
-            stream.send(b"last", end=True)
-            assert await stream.recv() == b"last"
+            assert await asked(stream, b"last", end=True) == b"last"
             assert (await stream.wait_ended()).status == 0
         assert await drain
 
@@ -247,11 +238,9 @@ async def test_a_drain_serves_what_was_opened_before_the_data_plane_knew() -> No
 async def test_a_drain_is_over_with_its_time_or_its_streams() -> None:
     async with tapped(echo) as (channel, tap, _):
         stream = await channel.open()
-        stream.send(b"x")
-        assert await stream.recv() == b"x"
+        assert await asked(stream, b"x") == b"x"
         assert not await tap.drain(0.1)
-        stream.send(b"x")
-        assert await stream.recv() == b"x"
+        assert await asked(stream, b"x") == b"x"
         stream.reset(ErrorCode.CANCEL)
         assert await tap.drain(20)
 
@@ -295,8 +284,7 @@ async def test_the_epps_limit_of_streams_is_the_taps() -> None:
         streams = []
         for _ in range(3):
             streams.append(await channel.open())
-            streams[-1].send(b"x")
-            assert await streams[-1].recv() == b"x"
+            assert await asked(streams[-1], b"x") == b"x"
         transport = streams[0].transport
         assert transport.connection.max_streams == 3
         assert not transport.can_open()
@@ -306,8 +294,7 @@ async def test_streams_above_the_epps_limit_are_refused() -> None:
     async with tapped(echo, settings=((Setting.MAX_CONCURRENT_STREAMS, 1),)) as (channel, tap, _):
         transport = await channel.transport()
         streams = [await channel.open()]
-        streams[0].send(b"x")
-        assert await streams[0].recv() == b"x"
+        assert await asked(streams[0], b"x") == b"x"
         transport.connection.max_streams = 10  # a data plane that takes no notice
         rude = await channel.open()
         rude.send(b"y")
@@ -327,13 +314,11 @@ async def test_a_connection_that_breaks_at_the_epp_breaks_at_the_data_plane_behi
 
     async with tapped(handler) as (channel, tap, _):
         stream = await channel.open()
-        stream.send(b"x")
-        assert await stream.recv() == b"last words"
+        assert await asked(stream, b"x") == b"last words"
         assert (await stream.wait_ended()).how == "lost"
         assert tap.counts.lost == 1
         again = await channel.open()  # over a new connection
-        again.send(b"x")
-        assert await again.recv() == b"last words"
+        assert await asked(again, b"x") == b"last words"
 
 
 async def test_a_data_plane_that_goes_away_is_gone_for_the_epp() -> None:
@@ -379,8 +364,7 @@ async def test_an_epp_that_comes_up_later_is_reached() -> None:
         server = await serve(host, int(port), echo)
         channel = await dial(tap.address)
         stream = await channel.open()
-        stream.send(b"there")
-        assert await stream.recv() == b"there"
+        assert await asked(stream, b"there") == b"there"
         await channel.close()
         await server.close()
 
@@ -430,8 +414,7 @@ async def test_garbage_from_a_data_plane_leaves_other_connections_alone() -> Non
                 await reader.read()
             writer.close()
         stream = await channel.open()
-        stream.send(b"fine")
-        assert await stream.recv() == b"fine"
+        assert await asked(stream, b"fine") == b"fine"
 
 
 def test_a_bad_address_is_rejected_at_once() -> None:
@@ -448,8 +431,7 @@ async def test_tls_on_both_sides(tmp_path: Path) -> None:
     async with tap_to(server.address, listen_tls=mine, upstream_tls=ClientTls(verify=False)) as tap:
         channel = await dial(tap.address, tls=ClientTls(ca=mine.certificate))
         stream = await channel.open()
-        stream.send(b"secret" * 10_000)
-        assert await stream.recv() == b"secret" * 10_000
+        assert await asked(stream, b"secret" * 10_000) == b"secret" * 10_000
         await channel.close()
     await server.close()
 
@@ -556,8 +538,7 @@ async def test_a_slow_reader_stops_the_sender_and_receives_everything() -> None:
         connection._sender.write(frames.window_update(stream.stream_id, 1 << 30))
         connection._sender.write(frames.window_update(other.stream_id, 1 << 20))
         server.connections[0].flush()
-        other.send(b"not behind the other")
-        assert await other.recv() == b"not behind the other"
+        assert await asked(other, b"not behind the other") == b"not behind the other"
         got = hashlib.sha256()
         for _ in range(count):
             got.update(await stream.recv())
@@ -703,8 +684,7 @@ async def test_an_upload_of_200_mb_does_not_grow_memory() -> None:
 async def test_a_socket_that_is_reset_is_a_connection_lost() -> None:
     async with tapped(echo) as (channel, tap, server):
         stream = await channel.open()
-        stream.send(b"x")
-        assert await stream.recv() == b"x"
+        assert await asked(stream, b"x") == b"x"
         raw = server.connections[0]._socket.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         server.connections[0].abort()

@@ -13,6 +13,7 @@ from ext_proc.channel import Channel, dial
 from ext_proc.http2.tls import ServerTls
 from ext_proc.record import Entry, Event, HalfClosed, Malformed, Message, Recorder, StreamEnded, StreamOpened
 from ext_proc.server import Handler, ServedStream, serve
+from ext_proc.stream import ProcessStream
 
 
 class Tape:
@@ -72,6 +73,12 @@ async def until(condition: Callable[[], object]) -> None:
     """Let other tasks run until `condition` holds; the test's time-out bounds it."""
     while not condition():  # noqa: ASYNC110 - the state inside the tested code has no signal
         await asyncio.sleep(0)
+
+
+async def asked(stream: ProcessStream, raw: bytes, *, end: bool = False) -> bytes | None:
+    """The answer to a message."""
+    stream.send(raw, end=end)
+    return await stream.recv()
 
 
 async def echo(stream: ServedStream) -> None:
