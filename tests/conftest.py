@@ -122,7 +122,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine with its argument or fixture `loop`, else with `asyncio.run`."""
+    """Run a test that is a coroutine with its argument or fixture `loop`, else with the suite's own engine."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
 
@@ -130,7 +130,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         async with asyncio.timeout(120):
             await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
 
-    pyfuncitem.funcargs.get("loop", asyncio.run)(bounded())
+    pyfuncitem.funcargs.get("loop", uvloop.run)(bounded())
     return True
 
 

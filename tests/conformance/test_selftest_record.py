@@ -92,6 +92,7 @@ def test_a_fault_of_another_rule_is_inexact_with_recorded_instances_too() -> Non
 # -- shares and the choice of a CI run ---------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 def test_the_parts_are_all_deviations_once() -> None:
     known = (*deviations("faults"), *deviations("variants"))
     parts = [one.name for number in (1, 2, 3) for one in part(known, f"{number}/3")]
@@ -111,6 +112,7 @@ def git(folder: Path, *arguments: str) -> str:
     return ran.stdout.strip()
 
 
+@pytest.mark.program
 def test_a_change_is_one_from_the_main_branch_or_from_the_parent(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert rotation.base() == ""
@@ -130,6 +132,7 @@ def test_a_change_is_one_from_the_main_branch_or_from_the_parent(tmp_path: Path,
     assert rotation.turn(whole=False) == int(git(tmp_path, "rev-parse", "HEAD"), 16)
 
 
+@pytest.mark.program
 def test_deviations_of_a_changed_file_or_requirement_are_chosen() -> None:
     known = deviations("faults")
     place = places(known)[FAULT.name].rpartition(":")[0]

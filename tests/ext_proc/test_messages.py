@@ -96,6 +96,7 @@ def test_messages_use_the_c_codec_and_a_pool_of_their_own() -> None:
     assert messages.POOL is not descriptor_pool.Default()
 
 
+@pytest.mark.program
 def test_bytes_equal_those_of_generated_code() -> None:
     out = _python(
         _SAMPLES + _FOREIGN + "from ext_proc import messages as ours\n"
@@ -108,6 +109,7 @@ def test_bytes_equal_those_of_generated_code() -> None:
     assert out == "equal\n"
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("ours_first", [True, False])
 def test_lives_beside_foreign_generated_code(ours_first: bool) -> None:
     ours = "import ext_proc.messages, conformance.pytest_plugin\n"
@@ -115,6 +117,7 @@ def test_lives_beside_foreign_generated_code(ours_first: bool) -> None:
     assert _python(both + "print(foreign.ProcessingRequest is not ext_proc.messages.ProcessingRequest)") == "True\n"
 
 
+@pytest.mark.program
 def test_import_does_not_pull_in_the_generator() -> None:
     heavy = ("envoy_data_plane", "pydantic", "google.protobuf.descriptor_pb2")
     program = f"import sys, ext_proc.messages; print([name for name in {heavy} if name in sys.modules])"

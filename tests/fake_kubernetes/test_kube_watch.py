@@ -309,7 +309,7 @@ async def test_the_event_of_a_pod_comes_in_pieces_that_end_within_a_line_and_wit
 async def test_events_are_not_delivered_to_a_client_that_does_not_read(serving):
     async with serving() as (emulator, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", emulator.port, limit=1024)
-        writer.write(f"GET {PODS_PATH}?watch=true HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        writer.write(f"GET {PODS_PATH}?watch=true HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         await reader.readline()
         assert await emulator.watched([PODS], DEADLINE)
         blob = "x" * 1_000_000

@@ -153,7 +153,7 @@ def test_a_file_whose_writer_was_killed_is_continued_on_a_line_of_its_own(tmp_pa
 def test_files_that_can_not_be_read_are_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         list(read(tmp_path / "nowhere"))
-    with pytest.raises(UsageError, match="directory"):
+    with pytest.raises(UsageError, match="no regular file"):
         list(read(tmp_path))
     broken = tmp_path / "t.gz"
     broken.write_bytes(b"\x1f\x8bnot gzip")
