@@ -142,7 +142,7 @@ class Folder:
         try:
             try:
                 os.rename(name, beside, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
-            except PermissionError:  # whoever moves a folder must be allowed to write to it
+            except PermissionError:  # moving a folder needs the right to write to it
                 self._permitted(name).close()
                 os.rename(name, beside, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
         except OSError:

@@ -93,6 +93,8 @@ def test_explain_a_requirement(cli) -> None:
         assert part in out
 
 
+@pytest.mark.program
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ["EPP-SUB-02", "ENV-08", "DP-DEST-01"])
 def test_explain_names_the_places_of_a_requirement(cli, name: str) -> None:
     """Each is a line of a file of the tree that has to do with it."""

@@ -176,6 +176,7 @@ def test_certify_writes_the_folder_and_matrix_shows_it(cli, certified: Path, tmp
     assert "MS-MET-02" in (tmp_path / "m.md").read_text()
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("change", ["nothing", "result", "result, and sealed", "no evidence"])
 def test_only_what_follows_from_its_evidence_is_certified(cli, certified: Path, tmp_path: Path, change: str) -> None:
     path = next(certified.rglob("*report.yaml"))
@@ -369,6 +370,7 @@ def test_a_mistake_in_a_profile_has_its_place(cli, tmp_path: Path, yaml: str, sa
     assert said in ran.err
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("variant", ["short-prompts", "short-prompts-in-the-stream"])
 def test_prompts_that_are_refused_for_their_length_are_halved(cli, tmp_path: Path, variant: str) -> None:
     (tmp_path / "p.yaml").write_text(CERTIFIED.format(more=f", --variant={variant}"))

@@ -17,6 +17,8 @@ import pytest
 from ext_proc.channel import Channel, dial
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
 
+pytestmark = pytest.mark.program
+
 A, B = "127.0.0.1:18001", "127.0.0.1:18002"
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 DEADLINE = 20

@@ -1,4 +1,4 @@
-"""Streams over real sockets for tests: recorded events, scripted handlers, and servers of ours and of grpcio."""
+"""Streams over real sockets for tests: recorded events, scripted handlers, and servers of the suite and of grpcio."""
 
 from __future__ import annotations
 

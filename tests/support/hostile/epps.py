@@ -188,7 +188,7 @@ class Epp:
         stream.end(0)
 
     async def links_files(self, stream: ServedStream) -> None:
-        """Puts links where the suite writes, to a file that is none of its own, and a FIFO."""
+        """Puts links where the suite writes, to a file outside its folder, and a FIFO."""
         outside = Path(os.environ["OUTSIDE"])
         report = outside.parent / "r"
         names = [self.endpoints.parent / name for name in (".endpoints.new", self.endpoints.name)]
@@ -208,7 +208,7 @@ class Epp:
         stream.end(0)
 
     async def links_folder(self, stream: ServedStream) -> None:
-        """Puts a link to a folder that is none of its own in place of the folder of its endpoints file."""
+        """Puts a link to a folder of the user in place of the folder of its endpoints file."""
         folder = self.endpoints.parent
         folder.rename(f"{folder}.was")
         folder.symlink_to(os.environ["OUTSIDE"])
