@@ -32,7 +32,7 @@ help:
 	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
 	@echo 'make selftest     the suite against every fault and variant of endpoint pickers, gateways and model servers'
 	@echo 'make mutants      the suite against small mutations of the endpoint picker, an hour or more'
-	@echo 'make test         lint, types, import contracts, and the tests but for most of those that start programs'
+	@echo 'make test         lint, types, import contracts, and the tests but for slow ones and most that start programs'
 	@echo 'make test-all     lint, types, import contracts and all tests'
 	@echo 'make release-check  test-all, selftest, conformance of all versions and body modes, and dist'
 	@echo 'make lint         ruff and the import contracts'
@@ -81,7 +81,7 @@ type: $(READY)
 
 unit: $(READY)
 	.ci/packages $(TEST_COMMANDS)
-	$(PYTEST) -m "not program or smoke" $(PYTEST_ARGS)
+	$(PYTEST) -m "not program and not slow or smoke" $(PYTEST_ARGS)
 
 # The reports of a release, each with its evidence: `make dist` first. Exit code 1 is a result: not conformant.
 # Programs of others are given: make reports GIE_1_0=./epp-1.0 GIE_1_5=./epp-1.5.

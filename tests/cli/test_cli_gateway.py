@@ -133,7 +133,6 @@ def test_http2_to_the_model_servers_is_reported_and_no_failure(cli, tmp_path: Pa
     assert "0 with a broken rule" in judged.out, judged.out
 
 
-@pytest.mark.smoke
 @pytest.mark.program
 @needs_envoy
 def test_certify_writes_the_folder_of_gateways(cli, tmp_path: Path) -> None:

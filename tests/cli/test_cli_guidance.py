@@ -208,7 +208,6 @@ def test_the_last_failures_are_run_again(cli, a_report: Path, tmp_path: Path) ->
     assert cli("run", "--last-failed", "-k", "subset.nobody", "-o", tmp_path).code == 2
 
 
-@pytest.mark.smoke
 @pytest.mark.program
 def test_a_generated_failure_is_waived_run_again_and_reproduced(cli, tmp_path: Path, monkeypatch) -> None:
     """It is no scenario that could be selected: its rules are waived, and its scenario file is in the report."""

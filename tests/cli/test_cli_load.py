@@ -203,7 +203,6 @@ def test_a_process_that_ends_is_one_finding(cli, tmp_path: Path) -> None:
     assert not document(tmp_path / "r")["complete"]
 
 
-@pytest.mark.smoke
 @pytest.mark.program
 def test_metrics_are_scraped_while_it_runs(program, tmp_path: Path) -> None:
     process = program(

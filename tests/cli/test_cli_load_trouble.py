@@ -68,7 +68,6 @@ def test_a_target_that_is_killed_recovers(cli, tmp_path, processes, arrivals) ->
     assert re.search(r"trouble: kill-target at \d\.\d to .*recovered from after .*; violations: none", ran.out)
 
 
-@pytest.mark.smoke
 @pytest.mark.program
 def test_a_violation_after_a_restart_is_found(cli, tmp_path) -> None:
     file = load(tmp_path, KILL)

@@ -66,6 +66,7 @@ def test_an_engine_of_the_field_is_conformant(cli, tmp_path: Path, engine: str, 
     assert (verified.code, "✗" in verified.out) == (0, False), verified.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "name"), SILENT)
 def test_an_engine_without_the_gauges_is_not(cli, tmp_path: Path, engine: str, name: str) -> None:
     with model_server(**spec(engine, name)) as pod:
@@ -94,6 +95,7 @@ def test_adapters_that_are_named_are_looked_for(cli, tmp_path: Path) -> None:
         assert part in checked.out
 
 
+@pytest.mark.slow
 def test_names_of_the_profile_replace_those_of_the_engine(cli, tmp_path: Path) -> None:
     profile = tmp_path / "server.yaml"
     with model_server(engine=Engine.SGLANG) as pod:
@@ -121,6 +123,7 @@ def test_a_server_that_others_ask_is_not_judged_by_its_gauges(cli, tmp_path: Pat
 # -- what comes of a run -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_neither_keys_nor_prompts_are_in_what_is_written(cli, tmp_path: Path) -> None:
     profile = tmp_path / "server.yaml"
     served: list[Served] = []
@@ -231,6 +234,7 @@ def http(head: str, body: str = "") -> bytes:
     return f"HTTP/1.1 {head}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "endless", "said"),
     [
@@ -256,6 +260,7 @@ def test_a_server_without_the_api_is_explained_in_a_sentence(cli, tmp_path: Path
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.slow
 def test_a_silent_server_is_reported(cli, tmp_path: Path) -> None:
     with BadTarget(None) as bad:
         ran = cli("run", "--server", f"http://{bad.address}", "-o", tmp_path / "r")

@@ -117,10 +117,14 @@ def receive(client: socket.socket) -> tuple[int, str]:
     return response.status, found.hexdigest()
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("mode", "decides"),
-    [("full-duplex", "headers"), ("full-duplex", "end"), ("streamed", "headers"), ("none", "headers")],
+    [
+        ("full-duplex", "headers"),
+        ("full-duplex", "end"),
+        ("streamed", "headers"),
+        pytest.param("none", "headers", marks=pytest.mark.smoke),
+    ],
 )
 def test_large_bodies_arrive_whole_and_are_not_held(program, mode: str, decides: Literal["headers", "end"]) -> None:
     """The model server reads only once the client could send no more, or could send all: to an EPP that collects the

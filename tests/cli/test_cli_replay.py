@@ -84,7 +84,6 @@ def faulty_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- replay ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 def test_a_failure_is_still_there_and_then_fixed(cli, faulty_report: Path) -> None:
     ran = cli("replay", faulty_report, *IGNORES_SUBSETS, "-k", "subset.*")
     assert ran.code == 1, ran.err
@@ -220,7 +219,6 @@ def test_records_of_other_roles_and_other_files_are_refused(cli, record, tmp_pat
 # -- scenario from -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 def test_a_recording_becomes_a_scenario_that_catches_the_defect(cli, record, tmp_path: Path) -> None:
     path = record(B)  # which is not in the subset
     own = tmp_path / "my-scenarios" / "own.yaml"  # in a folder that is not there yet

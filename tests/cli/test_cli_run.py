@@ -524,7 +524,6 @@ def test_a_server_that_was_there_before_is_not_taken_for_the_target(
 # -- Ctrl-C ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 @pytest.mark.program
 def test_a_run_survives_the_reader_of_its_progress(program, tmp_path: Path) -> None:
     process = program("run", *FEW, "-o", tmp_path / "r")
@@ -573,7 +572,6 @@ def test_an_interruption_leaves_a_report_and_nothing_else(
             os.kill(pid, 0)
 
 
-@pytest.mark.smoke
 @pytest.mark.program
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_a_late_signal_does_not_change_the_exit_code(program, tmp_path: Path, number: signal.Signals) -> None:

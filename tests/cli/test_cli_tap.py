@@ -155,11 +155,13 @@ async def _dialled(address: str) -> Channel:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("number", "script", "verdict"),
-    [(signal.SIGTERM, RIGHT, 0), (signal.SIGINT, RIGHT, 0), (signal.SIGTERM, WRONG, 1)],
-    ids=["SIGTERM", "SIGINT", "a broken rule"],
+    [
+        pytest.param(signal.SIGTERM, RIGHT, 0, id="SIGTERM"),
+        pytest.param(signal.SIGINT, RIGHT, 0, id="SIGINT"),
+        pytest.param(signal.SIGTERM, WRONG, 1, id="a broken rule", marks=pytest.mark.smoke),
+    ],
 )
 def test_a_stream_that_is_open_at_the_signal_ends_as_it_would(
     tapped, number: signal.Signals, script: Script, verdict: int

@@ -359,8 +359,7 @@ def test_files_and_tests_that_are_named_run_alone(run, pytester: pytest.Pytester
 # -- pytest-xdist ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("dist", ["load", "loadgroup", "worksteal", "loadfile"])
+@pytest.mark.parametrize("dist", [pytest.param("load", marks=pytest.mark.smoke), "loadgroup", "worksteal", "loadfile"])
 def test_two_workers_share_the_work_and_one_report(run, pytester: pytest.Pytester, dist: str) -> None:
     pytester.makepyfile("def test_mine(proxy): assert proxy.send().status == 200")
     arguments = ("--epp", "reference", "--epp-smoke", "--epp-body-mode", "full-duplex", "--epp-section")
@@ -396,7 +395,6 @@ def test_a_shared_target_has_one_worker(run) -> None:
 # -- gateways ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 def test_a_gateway_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> None:
     pytester.path.joinpath("gateway.yaml").write_text(
         "role: data-plane\nname: small\nclaims: {retries: 3, retryStatuses: [503]}\nstart:\n  command: "
@@ -409,7 +407,6 @@ def test_a_gateway_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["*small is a gateway: there is no endpoint picker to give*", "*data plane:*"])
 
 
-@pytest.mark.smoke
 def test_a_model_server_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> None:
     (pytester.path / "server.yaml").write_text(SERVER)
     result = run("--epp-profile", "server.yaml", "--epp-scenario", "server.*-with-an-object")

@@ -536,6 +536,7 @@ def test_a_queue_holds_requests_until_there_is_an_endpoint(tmp_path: Path, data_
     with_epp(tmp_path, None, ["queues-until-ready"], act)
 
 
+@pytest.mark.slow
 def test_a_stream_has_five_seconds(tmp_path: Path, data_plane: Any) -> None:
     async def act(channel: Any) -> None:
         call = stream(channel)

@@ -229,6 +229,7 @@ def test_what_is_remembered_is_what_the_machine_does_and_the_judges_say(kinds, a
     assert road.memory.size <= limit
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     asked=st.lists(
@@ -563,6 +564,7 @@ def test_a_large_body_that_comes_back_whole_is_not_too_much(road) -> None:
     assert not failed(exchange.judgement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [100_000, 3_000_000])
 def test_forgotten_exchanges_are_freed_without_the_garbage_collector(size: int) -> None:
     """That comes seldom in a load, and bodies are large: also larger than what may be remembered."""
