@@ -33,11 +33,11 @@ class ScratchFolder:
         _clear_once()
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-            folder = Folder.at(self.path)
-            fcntl.flock(folder.descriptor, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):  # another process removed it before it was locked
+                folder = Folder.at(self.path)
+                fcntl.flock(folder.descriptor, fcntl.LOCK_EX)
                 if os.path.samestat(self.path.lstat(), os.fstat(folder.descriptor)):
-                    break  # else another process removed it before it was locked
+                    break
         self.work, self.own = self.path / "work", self.path / "suite"
         self.work.mkdir()
         self._files = folder.inner(self.own.name, make=True)

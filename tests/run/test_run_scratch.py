@@ -59,6 +59,22 @@ def test_the_folder_of_a_killed_process_is_removed(owner: subprocess.Popen[str])
     assert not folder.path.exists()
 
 
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several processes of a run start at once, and each removes the folders that have no owner."""
+    make, made = tempfile.mkdtemp, []
+
+    def removed_once(prefix: str) -> str:
+        made.append(make(prefix=prefix))
+        if len(made) == 1:
+            Path(made[0]).rmdir()
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", removed_once)
+    folder = ScratchFolder()
+    assert str(folder.path) == made[1]
+    folder.release()
+
+
 def test_other_folders_stay(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (outside := tmp_path_factory.mktemp("outside") / "file").write_text("")
     (place / f"{PREFIX}link").symlink_to(outside.parent)
