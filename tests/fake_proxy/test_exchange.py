@@ -314,8 +314,7 @@ async def test_a_request_goes_to_the_endpoint_that_the_epp_picked(config: ProxyC
             assert (ended.how, ended.status) == ("status", 0)
             (closed,) = ran.of(HalfClosed)
             assert closed.author is Author.DATA_PLANE
-            (wait,) = ran.of(Wait)
-            assert wait.outcome == "met"
+            assert {wait.outcome for wait in ran.of(Wait)} <= {"met"}  # none if the EPP ends before the wait begins
 
 
 async def test_an_epp_that_does_not_end_is_left_after_the_quiet_window() -> None:
