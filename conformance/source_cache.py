@@ -15,12 +15,14 @@ import os
 import pickle
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pydantic
+
+from conformance.folder import Folder, open_regular
 
 T = TypeVar("T")
 
@@ -64,12 +66,12 @@ def _key(name: str, sources: Iterable[Traversable]) -> str:
 
 def _read(path: Path) -> bytes | None:
     """The bytes of a file that only this user can have written; else None."""
-    with contextlib.suppress(OSError), _private(path.parent) as folder:
-        file = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        with os.fdopen(file, "rb") as opened:
-            state = os.fstat(file)
-            if stat.S_ISREG(state.st_mode) and _only_ours(state) and state.st_size <= MOST_BYTES:
-                return opened.read()
+    with (
+        contextlib.suppress(OSError),
+        _private(path.parent) as folder,
+        open_regular(path.name, MOST_BYTES, within=folder) as file,
+    ):
+        return file.read() if _only_ours(file.fileno()) else None
     return None
 
 
@@ -81,15 +83,8 @@ def _write(path: Path, raw: bytes, prefix: str) -> None:
     with contextlib.suppress(FileExistsError):
         path.parent.mkdir(mode=0o700)
     with _private(path.parent) as folder:
-        fresh = f".{path.name}.{os.getpid()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            with os.fdopen(os.open(fresh, flags, 0o600, dir_fd=folder), "wb") as opened:
-                opened.write(raw)
-            os.replace(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(fresh, dir_fd=folder)
+        folder.write(path.name, raw)
+        os.chmod(path.name, 0o600, dir_fd=folder.descriptor)
         _remove_old(folder, prefix)
 
 
@@ -97,24 +92,23 @@ KEPT = 8
 """Values of a kind that stay: several checkouts and versions of Python share the folder."""
 
 
-def _remove_old(folder: int, prefix: str) -> None:
-    names = [name for name in os.listdir(folder) if name.startswith(prefix)]
-    names.sort(key=lambda name: os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns, reverse=True)
+def _remove_old(folder: Folder, prefix: str) -> None:
+    here: int = folder.descriptor
+    names = [name for name in os.listdir(here) if name.startswith(prefix)]
+    names.sort(key=lambda name: os.stat(name, dir_fd=here, follow_symlinks=False).st_mtime_ns, reverse=True)
     for name in names[KEPT:]:
-        os.unlink(name, dir_fd=folder)
+        folder.remove(name)
 
 
 @contextlib.contextmanager
-def _private(folder: Path) -> Any:
+def _private(path: Path) -> Iterator[Folder]:
     """The folder, opened; raises PermissionError if another user could have put something into it."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if not _only_ours(os.fstat(opened)):
-            raise PermissionError(f"{folder}: others may write it")
-        yield opened
-    finally:
-        os.close(opened)
+    with contextlib.closing(Folder.at(path.parent)) as outer, contextlib.closing(outer.inner(path.name)) as folder:
+        if not _only_ours(folder.descriptor):
+            raise PermissionError(f"{path}: others may write it")
+        yield folder
 
 
-def _only_ours(state: os.stat_result) -> bool:
+def _only_ours(descriptor: int) -> bool:
+    state = os.fstat(descriptor)
     return state.st_uid == os.geteuid() and not state.st_mode & _OTHERS_MAY_WRITE
