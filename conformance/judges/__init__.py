@@ -33,7 +33,7 @@ from conformance.judges.epp import (
     transparency,
     unexplained,
 )
-from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, responses, robustness
 from conformance.judges.findings import FAIL, PASS
 from conformance.judges.gateway import calling, failure, served, split
@@ -256,9 +256,9 @@ def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Fin
     """Findings on requirements that the scenario names and no judge ruled on.
 
     Off-contract, silence means that the target survived. Where another rule was broken, this one was not reached. Else
-    its condition did not arise, or the EPP closed the stream once the request was answered, as it may, or asked to be
-    shown no more of the request. Where nothing bears on any of them, the scenario is inconclusive, and the finding
-    tells what came back.
+    its condition did not arise, or the EPP did as it may: it closed the stream once the request was answered, asked to
+    be shown no more of the request, or refused it. Where nothing bears on any of them, the scenario is inconclusive,
+    and the finding tells what came back.
     """
     context, catalogue = episode_view.context, episode_view.rules
     if not context.requirements:
@@ -298,13 +298,20 @@ def _why_silent(episode_view: EpisodeView) -> str:
     return f"nothing that was observed bears on it ({came})"
 
 
+_REFUSALS = frozenset(range(400, 500)) - {429}
+"""Codes that put a refusal down to the request, not to load."""
+
+
 def _saw_no_more(episode_view: EpisodeView) -> str:
-    """Why an EPP, as it may, was not shown the rest of an exchange; empty if it was."""
+    """Why an EPP, as it may, was not shown the rest of an exchange, or chose no endpoint; empty if neither is so."""
     streams = [view.stream for view in episode_view.exchanges]
     if any(one.stop is not None and one.stop.kind is StopKind.CLOSED and one.request.complete for one in streams):
         return "the EPP closed the stream once the request was answered"
     if any(one.request.replaced and not one.request.header_only for one in streams):
         return "the EPP asked to be shown no more of the request (CONTINUE_AND_REPLACE)"
+    asked = episode_view.exchanges_but_polls
+    if asked and all(view.answer is AnswerKind.IMMEDIATE and view.code in _REFUSALS for view in asked):
+        return f"the EPP refused each request ({', '.join(sorted({str(view.code) for view in asked}))})"
     return ""
 
 

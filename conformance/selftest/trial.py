@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from conformance.errors import UsageError
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import Claims
 from conformance.evidence.store import EvidenceWriter
+from conformance.judges import judge
 from conformance.outcome import ScenarioResult
 from conformance.planning.plan import Selection
 from conformance.report.render.folder import make_folder
@@ -135,14 +136,25 @@ async def _attempt(
     profile = _PROFILES[deviation.role](deviation)
     settings = RunSettings(profile=profile, versions=(deviation.version,), selection=selection, seed=1, jobs=1)
     suspects: list[ScenarioFinished] = []
+    recorded: set[str] = set()
 
-    def suspect(event: RunEvent) -> None:
-        if isinstance(event, ScenarioFinished) and _suspicious(deviation, event.result):
-            suspects.append(event)
+    def see(event: RunEvent) -> None:
+        if isinstance(event, ScenarioFinished):
+            recorded.update(_recorded(deviation, event))
+            if _suspicious(deviation, event.result):
+                suspects.append(event)
 
-    session = Session(settings, engine, suspect)
+    session = Session(settings, engine, see)
     await session.run()
-    return _told(deviation, session), suspects
+    return _told(deviation, session, recorded), suspects
+
+
+def _recorded(deviation: Deviation, event: ScenarioFinished) -> Iterator[str]:
+    """The requirements of which the declared record was made. A result keeps of such records the names alone."""
+    if deviation.noted and event.episode is not None and event.context is not None:
+        for finding in judge(event.episode, event.context, Catalogue.load()):
+            if deviation.noted.get(finding.requirement, finding.actual) in finding.actual:
+                yield finding.requirement
 
 
 def _only_in_slow_scenarios(requirement: str) -> bool:
@@ -151,11 +163,10 @@ def _only_in_slow_scenarios(requirement: str) -> bool:
     return all(one.scenario.slow for one in naming)
 
 
-def _told(deviation: Deviation, session: Session) -> Trial:
+def _told(deviation: Deviation, session: Session, recorded: Set[str]) -> Trial:
     """What the session's results say of the deviation."""
     accused: dict[str, list[str]] = {}
     strong: set[str] = set()
-    recorded: set[str] = set()
     trouble: list[str] = [] if session.stopped is None else [session.stopped.message]
     for result in session.results.values():
         for finding in result.findings:
@@ -163,8 +174,6 @@ def _told(deviation: Deviation, session: Session) -> Trial:
                 accused.setdefault(finding.requirement, []).append(result.id)
             if finding.verdict is Verdict.FAIL:
                 strong.add(finding.requirement)
-            if deviation.noted.get(finding.requirement, finding.actual) in finding.actual:
-                recorded.add(finding.requirement)
         if result.verdict in UNJUDGED and not (deviation.unjudged and deviation.unjudged in result.reason):
             trouble.append(f"{result.id}: {result.verdict}: {result.reason}")
     return Trial(
